@@ -141,7 +141,6 @@ def test_coloured_text_has_bits_for_each_word_and_boundary() -> None:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    """A client of the running page."""
     pytest.importorskip("gradio")
     gradio_client = pytest.importorskip("gradio_client")
     import app

@@ -40,8 +40,6 @@ from elmo_hf.conversion.refusals import ConversionError
 
 MANY, GOOGLE, ZEROS = manylangs_files(), variables_of("google"), bytes(64 << 20)
 
-# --- TensorFlow's checkpoints -----------------------------------------------------------------------------------------
-
 
 def bundle(
     *names: str,
@@ -102,11 +100,8 @@ SAVE_DIRECTORIES: Rows = {
     }.items()
 }
 
-# --- TF-Hub modules ---------------------------------------------------------------------------------------------------
-
 
 def module(changes: Mapping[str, Any], whole: Mapping[str, Any] = GOOGLE) -> Maker:
-    """A TF-Hub module of changed variables."""
     return lambda folder: write_module(folder / "elmo", changed(whole, changes))
 
 
@@ -130,11 +125,8 @@ MODULES: Rows = {
     "no variables": (files({"saved_model.pb": b"x"}), "variables.index", "saved_model.pb"),
 }
 
-# --- archives ---------------------------------------------------------------------------------------------------------
-
 
 def checksum(folder: Path) -> Path:
-    """An archive whose checksum is that of other bytes."""
     path = write_tar(folder / "model.tar.gz", TRAINED)
     content = path.read_bytes()
     path.write_bytes(content[:-8] + bytes([content[-8] ^ 1]) + content[-7:])
@@ -176,8 +168,6 @@ ARCHIVES |= {
     "zip of zeros": (packed({"more": ZEROS}, NLPL, write_zip), "model.zip", UNPACKED),
     "checksum": (checksum, "model.tar.gz"),
 }
-
-# --- torch's files ----------------------------------------------------------------------------------------------------
 
 BIAS = f"{PREFIX}_elmo_lstm._token_embedder._projection.bias"
 TORCH: Rows = {

@@ -46,21 +46,6 @@ def test_every_layer_and_state_of_both_calls_is_theirs(folder: Path) -> None:
     np.testing.assert_array_equal(mask.sum(1), [len(sentence) + 2 for sentence in sentences])
 
 
-def test_the_config_and_the_card_say_what_the_model_is(folder: Path) -> None:
-    config = ElmoConfig.from_pretrained(folder)
-    found = {
-        "alphabet": "code_points", "max_word_length": 50, "char_embedding_size": 5, "num_highway_layers": 2,
-        "char_filters": [[1, 4], [2, 8], [3, 12]], "char_activation": "relu", "projection_size": 8, "cell_size": 24,
-        "num_hidden_layers": 2, "cell_clip": 3.0, "projection_clip": 3.0, "use_skip_connections": True,
-        "forget_bias": 0.0, "eos_token_id": 29, "token_encoder": "char_cnn", "vocab_size": 48, "num_input_words": 14,
-        "word_embedding_size": 6, "bos_token_id": 28,
-    }  # fmt: skip
-    assert {name: getattr(config, name) for name in found} == found
-    text = (folder / "README.md").read_text(encoding="utf-8")
-    assert all(f"| `{name}` |" in text for name in ("token_embedder.pkl", "encoder.pkl", "char.dic", "word.dic"))
-    assert "| token encoder | 6-d words (14) and 5-d code points (33), filters 1:4, 2:8, 3:12 (relu), 2 highway" in text
-
-
 @pytest.mark.parametrize(
     ("part", "expected"), [("word", ("char_cnn", 34, 0, None, 28)), ("char", ("word_embedding", 15, 0, 6, 2))]
 )

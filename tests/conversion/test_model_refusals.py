@@ -44,9 +44,6 @@ from elmo_hf.conversion.contract import Given
 
 MANY = manylangs_files()
 
-# --- options ----------------------------------------------------------------------------------------------------------
-
-
 VALUES: dict[str, list[Any]] = {
     "lstm": [3, ABSENT],
     "lstm.projection_dim": [ABSENT, -8],
@@ -75,8 +72,6 @@ OPTIONS_FILES: Rows = {
     }.items()
 }
 
-# --- options and weights in hdf5 --------------------------------------------------------------------------------------
-
 
 def hdf5(write: Callable[[h5py.File], object], name: str = "char_embed") -> Maker:
     """The golden case, whose weights have what a function writes in the place of an array."""
@@ -92,7 +87,6 @@ def hdf5(write: Callable[[h5py.File], object], name: str = "char_embed") -> Make
 
 
 def array(name: str, change: Callable[[np.ndarray], Any]) -> Maker:
-    """The golden case with one array changed."""
     return hdf5(lambda file: file.create_dataset(name, data=change(ARRAYS[name])), name)
 
 
@@ -139,12 +133,8 @@ HDF5: Rows = {
     "nested groups": (hdf5(HOSTILE_DATASETS["nested_groups"]), "weights.hdf5"),
 }
 
-# --- which files ------------------------------------------------------------------------------------------------------
-
 
 def words(source: Path, vocabulary: list[str] | None, dump: Arrays | None = None) -> Maker:
-    """A model with a vocabulary, and a dump of token vectors."""
-
     def make(folder: Path) -> Made:
         path = None if vocabulary is None else words_file(folder, vocabulary)
         vectors = None if dump is None else write_datasets(folder / "dump.hdf5", dump)
@@ -167,12 +157,8 @@ SOURCES: Rows = {
     "words without boundaries": (words(EDGES / "bi_word_2", VOCABULARY[3:]), "vocab.txt", "<S>, </S>, <UNK>"),
 }
 
-# --- a softmax in hdf5 ------------------------------------------------------------------------------------------------
-
 
 def language_model(change: Callable[[Path], object] = lambda _: None, **options: Any) -> Maker:
-    """A language model in a folder, with other options or changed."""
-
     def make(folder: Path) -> Path:
         random_language_model(0, folder / "lm", **options)
         change(folder / "lm")
@@ -197,11 +183,8 @@ SOFTMAX: Rows = {
     "a scalar": (softmax(b=np.float32(1), W=np.ones((11, 7), np.float32)), "options.json", "n_tokens_vocab"),
 }
 
-# --- trained AllenNLP models ------------------------------------------------------------------------------------------
-
 
 def state(change: Callable[[Any], object]) -> Maker:
-    """The archive of a trained model with a changed state dict."""
     changed_state = golden_state(CASE)
     change(changed_state)
     return packed({"weights.th": state_bytes(changed_state)})
@@ -223,8 +206,6 @@ ALLENNLP: Rows = {
         *("model.tar.gz", "scalar_mix_1.scalar_parameters", "(2,)"),
     ),
 }
-
-# --- ELMoForManyLangs -------------------------------------------------------------------------------------------------
 
 
 def many(name: str, data: bytes | None, whole: Files = MANY) -> Maker:

@@ -1,8 +1,9 @@
-"""Files and folders appear whole or not at all; one process at a time writes them; a full disk is named."""
+"""Files and folders appear whole or not at all; one process writes them; a full disk is named; checksums."""
 
 import contextlib
 import errno
 import resource
+import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
+from elmo_hf.disk.checksums import SUMS, sums_agree, write_sums
 from elmo_hf.disk.guarded_file import GuardedFile
 from elmo_hf.disk.whole_files import new_file, new_folder, only_writer, refuse_existing, workplace
 
@@ -189,3 +191,22 @@ def test_what_the_system_writes_in_parts_is_whole(tmp_path: Path) -> None:
             guarded.close()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_the_list_is_what_sha256sum_checks(tmp_path: Path) -> None:
+    (tmp_path / "inside").mkdir()
+    for name in ("b", "a", "inside/c"):
+        (tmp_path / name).write_text(name)
+    assert not sums_agree(tmp_path)
+    write_sums(tmp_path)
+    assert sums_agree(tmp_path)
+    (tmp_path / "inside" / "d").touch()
+    assert not sums_agree(tmp_path)
+    (tmp_path / "inside" / "d").unlink()
+    checked = subprocess.run(["sha256sum", "-c", SUMS], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert checked.stdout == "a: OK\nb: OK\ninside/c: OK\n"
+    (tmp_path / SUMS).unlink()
+    (tmp_path / "d").symlink_to("/proc/self/status")
+    with pytest.raises(OSError, match="Invalid argument"):  # it is on no disk
+        write_sums(tmp_path)
+    assert not (tmp_path / SUMS).exists()

@@ -50,7 +50,6 @@ def run(embed: Callable[..., int]) -> Iterator[Callable[..., dict[str, bytes]]]:
 
 
 def workers() -> list[int]:
-    """The processes of Ray Data's workers."""
     return [
         int(path.parent.name)
         for path in Path("/proc").glob("[0-9]*/cmdline")

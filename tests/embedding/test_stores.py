@@ -31,7 +31,6 @@ def memory() -> Iterator[Any]:
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """An S3 server on this machine, with a bucket."""
     s3fs, server = pytest.importorskip("s3fs"), pytest.importorskip("moto.server")
     thread = server.ThreadedMotoServer(port=0, verbose=False)
     thread.start()

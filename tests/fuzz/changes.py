@@ -185,7 +185,6 @@ def change_json_lines(content: bytes, dice: Dice) -> bytes:
 
 
 def change_array(array: np.ndarray, dice: Dice) -> np.ndarray:
-    """Another shape, dtype or content."""
     odd = np.array(array)
     number = dice.choice([np.nan, np.inf, -np.inf, 0, 1e38, -1e38, 1e-42, 3])
     odd.reshape(-1)[: dice.choice([1, array.size])] = number
@@ -208,7 +207,6 @@ def change_array(array: np.ndarray, dice: Dice) -> np.ndarray:
 
 
 def change_arrays(arrays: Arrays, dice: Dice) -> Arrays:
-    """Changes one array or its name, or adds one."""
     changed, name = dict(arrays), dice.choose(*arrays)
     array, kind = changed.pop(name), dice.choose("array", "array", "missing", "renamed", "extra")
     if kind in ("array", "extra"):
@@ -422,7 +420,6 @@ YAML = {
 
 
 def change_card(content: bytes, dice: Dice) -> bytes:
-    """Replaces the metadata of a card, or one line of it."""
     metadata = YAML[dice.choose(*YAML)].encode()
     return content.replace(b"license: mit", metadata) if dice.random() < 0.5 else b"---\n%s\n---\n# T\n" % metadata
 

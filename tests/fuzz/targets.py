@@ -52,8 +52,6 @@ from .changes import Dice, Files, change_arrays, mutate
 from .expected import Places, compare_fields, options_of, read_arrays, sentences_of
 from .inputs import INPUT, Refusal, Target, Wrong
 
-# --- convert ---------------------------------------------------------------------------------------------------------
-
 SEED = 4
 # What options say about fields of the config.
 OPTIONS = (*LSTM_OPTIONS, *CHAR_CNN_OPTIONS)
@@ -146,14 +144,12 @@ def conversions(work: Path) -> dict[str, Target]:
 
 
 def hdf5_bytes(arrays: Arrays) -> bytes:
-    """An hdf5 file."""
     content = io.BytesIO()
     write_datasets(content, arrays)
     return content.getvalue()
 
 
 def packed(archive: Path, options: Sequence[Option] = OPTIONS) -> Target:
-    """A target of an archive."""
     return conversion({archive.name: archive.read_bytes()}, options, source=archive.name)
 
 
@@ -195,8 +191,6 @@ def rewrite_bundle(files: Files, dice: Dice, arrays: Arrays) -> Files:
         messages[name] = tensor_message(**facts)
     return files | {f"{PREFIX}.index": index_file(messages)}
 
-
-# --- open ------------------------------------------------------------------------------------------------------------
 
 SENTENCES = ["the ferry left", "naïve 日本語 extraordinarily unseen"]
 MOST_BYTES = 16 << 20
@@ -255,8 +249,6 @@ def rewrite_folder(files: Files, dice: Dice) -> Files:
             files = read_files(folder)
     return mutate(files, dice)
 
-
-# --- read ------------------------------------------------------------------------------------------------------------
 
 EMPTY = "\t_" * 8 + "\n"  # the other columns of a word
 CONTENTS = {

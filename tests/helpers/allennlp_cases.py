@@ -14,8 +14,6 @@ CASES = [name for name in GOLDEN_CASES if name != "ext_max_chars_24"]
 
 
 class Golden:
-    """A case that AllenNLP computed."""
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.files = (str(FIXTURES / name / "options.json"), str(FIXTURES / name / "weights.hdf5"))

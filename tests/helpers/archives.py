@@ -66,7 +66,6 @@ def golden_state(case: str, num_mixes: int = 3) -> OrderedDict[str, torch.Tensor
 
 
 def config_json(**elmo: Any) -> bytes:
-    """A training's configuration."""
     embedder = {"type": "elmo_token_embedder", "options_file": "/home/them/options.json", "weight_file": "w.hdf5"}
     model = {"type": "simple_tagger", "text_field_embedder": {"token_embedders": {"elmo": embedder | elmo}}}
     return json.dumps({"dataset_reader": {"type": "conll2003"}, "model": model}).encode()
@@ -132,7 +131,6 @@ def nlpl_files(case: str) -> dict[str, bytes]:
 
 
 def manylangs_files() -> dict[str, bytes]:
-    """The ELMoForManyLangs fixture."""
     return {path.name: path.read_bytes() for path in MANYLANGS.iterdir() if path.suffix != ".npz"}
 
 

@@ -91,7 +91,6 @@ def write_checkpoint(folder: Path, options: Options, arrays: Arrays) -> Given:
 
 
 def allennlp_to_folder(files: Given | Path, destination: Path, **writing: Any) -> float | None:
-    """Converts a folder, or files by name."""
     if isinstance(files, Path):
         return convert_source(files, destination, Given(), **writing)
     return convert_source(files.weights, destination, replace(files, weights=None), **writing)
@@ -106,7 +105,6 @@ def bits(arrays: Arrays) -> dict[str, tuple[np.dtype, tuple[int, ...], bytes]]:
 
 
 def arrays_of(files: Given | Path) -> Arrays:
-    """All arrays of a folder's hdf5 files, or of files by name."""
     paths = sorted(files.glob("*.hdf5")) if isinstance(files, Path) else [files.weights, files.softmax]
     arrays: Arrays = {}
     for path in filter(None, paths):

@@ -37,7 +37,6 @@ def killed(folder: Path, output: str = "killed.hdf5") -> None:
 
 
 def killed_shards(folder: Path) -> None:
-    """The same for a folder of shards."""
     killed(folder, "killed/")
 
 

@@ -36,8 +36,6 @@ def saved(kind: Callable[..., ElmoPreTrainedModel] = tiny_lm, max_shard_size: st
 
 
 def fields(file: str, **changes: Any) -> Change:
-    """Replaces fields of a JSON file, which need not be there."""
-
     def change(folder: Path) -> None:
         path = folder / file
         content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -62,8 +60,6 @@ def renamed(file: str, old: str, new: str) -> Change:
 
 
 def weights(change: Callable[[dict[str, torch.Tensor]], Any]) -> Change:
-    """Changes the tensors of the file of weights."""
-
     def apply(folder: Path) -> None:
         tensors = load_file(folder / WEIGHTS)
         change(tensors)

@@ -68,7 +68,6 @@ def unjoined(embed: Callable[..., int], output: str, *sources: str, **options: A
 
 
 def work_of(output: str) -> Path:
-    """The folder of the shards of an output."""
     return Path(output if output.endswith("/") else f"{output}.partial")
 
 

@@ -39,14 +39,12 @@ class Repository:
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
     def commit(self, files: dict[str, bytes]) -> str:
-        """Makes `files` the content and returns the commit's hash."""
         listing = sorted((path, oid_of(content)) for path, content in files.items())
         oid = hashlib.sha1(f"{len(self.commits)} {listing}".encode()).hexdigest()
         self.commits[oid] = files
         return oid
 
     def at(self, revision: str = "main") -> tuple[str, dict[str, bytes]]:
-        """A commit: its hash and its files."""
         oid = [*self.commits][-1] if revision == "main" else revision
         if oid not in self.commits:
             raise Refusal(404, f"Invalid rev id: {revision}", "RevisionNotFound")
@@ -54,16 +52,12 @@ class Repository:
 
 
 class Refusal(Exception):
-    """An error answer."""
-
     def __init__(self, status: int, message: str, code: str | None = None, **headers: str) -> None:
         self.status, self.message = status, message
         self.headers = {"X-Error-Message": message} | ({"X-Error-Code": code} if code else {}) | headers
 
 
 class LoopbackHub(ThreadingHTTPServer):
-    """The server."""
-
     daemon_threads = True
 
     def __init__(self) -> None:
@@ -80,19 +74,15 @@ class LoopbackHub(ThreadingHTTPServer):
         return {"HF_ENDPOINT": self.url, "HF_TOKEN": TOKEN, "HF_HUB_OFFLINE": "0"} | proxies
 
     def add(self, name: str, files: dict[str, bytes], is_private: bool = False) -> Repository:
-        """Makes files the first commit of a new repository."""
         repository = self.repositories[name] = Repository(is_private)
         repository.commit(files)
         return repository
 
     def files(self, name: str) -> dict[str, bytes]:
-        """The content of a repository."""
         return self.repositories[name].at()[1]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Finds the route of a request and answers it."""
-
     server: LoopbackHub
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
@@ -117,7 +107,6 @@ class Handler(BaseHTTPRequestHandler):
         raise Refusal(404, f"this Hub has no {self.command} {path}")
 
     def send(self, status: int, content: Any, headers: dict[str, str]) -> None:
-        """Sends bytes as they are and anything else as JSON."""
         data = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(status)
         for name, value in ({"Content-Length": str(len(data))} | headers).items():

@@ -22,7 +22,6 @@ def write_files(folder: Path, **fields: Any) -> Path:
 
 
 def files_of(work: Path) -> tuple[object, ...]:
-    """The options for a new model."""
     return "--vocabulary", work / "words.txt", "--config", work / "config.json"
 
 

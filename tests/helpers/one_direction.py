@@ -19,7 +19,6 @@ def forward_half(model: Any) -> Any:
 
 
 def half_of(tensor: torch.Tensor) -> torch.Tensor:
-    """The forward half of the last axis."""
     return tensor.chunk(2, dim=-1)[0]
 
 

@@ -72,7 +72,6 @@ def read(name: str) -> str:
 
 
 def blocks(text: str, language: str) -> list[str]:
-    """The blocks of one language."""
     return [code for found, code in FENCE.findall(text) if found == language]
 
 
@@ -105,5 +104,4 @@ def run_programs(work: Path, programs: dict[str, tuple[Path, str]]) -> dict[str,
 
 
 def shown(text: str) -> str:
-    """What a page says that its program prints."""
     return "".join(blocks(text, "text"))

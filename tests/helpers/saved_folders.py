@@ -65,7 +65,6 @@ def assert_roundtrip(folder: Path, home: str = PACKAGE) -> tuple[Any, Any]:
 
 
 def class_of(folder: Path) -> str:
-    """The class of the model that was saved."""
     return "".join(json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"])
 
 
@@ -79,7 +78,6 @@ def load(folder: Path, home: str) -> tuple[Any, Any]:
 
 
 def inputs_of(folder: Path, model: Any, tokenizer: Any) -> dict[str, Any]:
-    """The texts of this file, or the sentences beside a folder."""
     words = folder.with_name("sentences.json")
     texts = [json.loads(words.read_text(encoding="utf-8"))["call1"]] if words.exists() else [TEXTS]
     texts += [SECOND] * takes_pairs(model)
@@ -127,7 +125,6 @@ def piped(folder: Path, home: str, model: Any, tokenizer: Any) -> str:
 
 
 def numbers_of(folder: Path, home: str) -> dict[str, np.ndarray]:
-    """What one folder computes."""
     model, tokenizer = assert_roundtrip(folder, home)
     inputs = inputs_of(folder, model, tokenizer)
     if type(model).__name__ == "ElmoForPreTraining":

@@ -69,7 +69,6 @@ class Operators(TorchDispatchMode, list):
     """The operators that are called while it is active, with their arguments."""
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Runs each operator."""
         self.append((function, args))
         return function(*args, **(kwargs or {}))
 

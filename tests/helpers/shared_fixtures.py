@@ -107,7 +107,6 @@ def mixed_model(tiny_folder: Path) -> ElmoModel:
 
 @pytest.fixture
 def hub() -> Iterator[LoopbackHub]:
-    """An empty Hub on this machine."""
     with LoopbackHub() as hub:
         thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

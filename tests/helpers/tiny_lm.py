@@ -45,13 +45,11 @@ def tiny_lm(**fields: Any) -> ElmoForPreTraining:
 
 
 def tiny_word_lm(**fields: Any) -> ElmoForPreTraining:
-    """The same with word input."""
     return tiny_lm(token_encoder="word_embedding", vocab_size=len(WORDS) + 1, **fields)
 
 
 @functools.cache
 def tokenizer_with(words: tuple[str, ...] = tuple(WORDS), token_encoder: str = "char_cnn") -> ElmoTokenizer:
-    """A tokenizer for a softmax over these words."""
     name = "words_file" if token_encoder == "char_cnn" else "vocab_file"
     with TemporaryDirectory() as folder:
         path = words_file(Path(folder), [*words])
@@ -59,7 +57,6 @@ def tokenizer_with(words: tuple[str, ...] = tuple(WORDS), token_encoder: str = "
 
 
 def tokenizer_of(model: ElmoForPreTraining) -> ElmoTokenizer:
-    """The tokenizer of a tiny language model."""
     return tokenizer_with(token_encoder=model.config.token_encoder)
 
 

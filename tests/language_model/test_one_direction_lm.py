@@ -1,5 +1,6 @@
-"""A language model of one direction: its losses, streams and scores are the forward model's of two."""
+"""Language models of one direction, a causal one too: losses, streams and scores are the forward model's of two."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,8 +8,10 @@ import pytest
 import torch
 from one_direction import forward_half, half_of
 from tiny_lm import SENTENCES, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm, tokenizer_of
+from transformers import AutoModelForCausalLM
 
-from elmo_hf import BiLMState
+from elmo_hf import BiLMState, ElmoForCausalLM
+from elmo_hf.folder.loading import load_complete
 from elmo_hf.language_model.sampled_softmax import draw_candidates
 
 
@@ -49,3 +52,21 @@ def test_scores_are_the_forward_ones_and_backward_is_unscored(carries_state: boo
     np.testing.assert_allclose(found.forward, expected.forward, atol=1e-5)
     assert np.isnan([*found.backward, found.backward_perplexity]).all()
     assert found.perplexity == found.forward_perplexity == pytest.approx(expected.forward_perplexity, rel=1e-5)
+
+
+@pytest.mark.parametrize("makes", [tiny_lm, tiny_word_lm])
+def test_logits_and_loss_are_the_forward_models_of_words_counted_from_one(makes: Any, tmp_path: Path) -> None:
+    both = makes()
+    both.save_pretrained(tmp_path / "both")
+    model, info = AutoModelForCausalLM.from_pretrained(tmp_path / "both", output_loading_info=True)
+    assert not any(info.values())
+    inputs = inputs_of(both, side="left")
+    expected = both(**inputs, output_logits=True)
+    inputs["labels"] = torch.where(inputs["attention_mask"] == 1, inputs["labels"] + 1, 0)
+    found = model.eval()(**inputs)
+    assert_close(found.logits[..., 1:], expected.forward_logits)
+    assert_close(found.loss, expected.forward_loss)
+    assert (found.logits.softmax(-1)[..., 0] * found.logits[..., 0] == 0).all()
+    model.save_pretrained(tmp_path / "half")
+    for folder in ("both", "half"):
+        assert_close(load_complete(tmp_path / folder, ElmoForCausalLM)(**inputs).logits, found.logits)

@@ -46,7 +46,6 @@ def by_autograd(module: WordSoftmax, hidden: Tensor, targets: Tensor) -> Tensor:
 
 
 def sampled(module: WordSoftmax, hidden: Tensor, targets: Tensor, candidates: Candidates = DRAWN) -> Tensor:
-    """The sampled loss of one direction."""
     return sampled_losses(module.weight, module.bias, [hidden], [targets], [candidates])[0]
 
 

@@ -27,8 +27,6 @@ Tensors = dict[str, Tensor]
 
 
 class Golden:
-    """One case: bilm-tf's options and arrays."""
-
     def __init__(self, name: str) -> None:
         folder = FIXTURES / "bilm_tf_steps" / name
         self.options: dict[str, Any] = json.loads((folder / "options.json").read_text(encoding="utf-8"))
@@ -68,7 +66,6 @@ class Golden:
         }
 
     def candidates(self, step: int) -> tuple[Candidates, Candidates] | None:
-        """The words drawn for both directions."""
         if self.config.softmax != "sampled":
             return None
         return self._drawn(f"step{step}/sampler0/"), self._drawn(f"step{step}/sampler1/")

@@ -89,7 +89,6 @@ ONE_ROW = BiLMState(torch.zeros(2, 1, 14), torch.zeros(2, 1, 18))
 
 
 def with_id(number: int) -> torch.Tensor:
-    """`IDS` with one other id."""
     return IDS.index_put((torch.tensor(1), torch.tensor(1), torch.tensor(2)), torch.tensor(number))
 
 

@@ -64,13 +64,6 @@ def test_a_single_layer_is_picked_exactly_with_finite_gradients_and_stays_so(
     assert mix.weights.tolist() == [0, 1, 0]
 
 
-def test_a_new_model_starts_from_the_given_weights_and_freezes_them_if_told(tiny_config: ElmoConfig) -> None:
-    tiny_config.scalar_mix_weights, tiny_config.scalar_mix_trainable = [0.2, 0.3, 0.5], False
-    mix = ElmoModel(tiny_config).scalar_mixes[0]
-    torch.testing.assert_close(mix.weights, torch.tensor([0.2, 0.3, 0.5]))
-    assert not any(parameter.requires_grad for parameter in mix.parameters())
-
-
 def test_the_weights_of_one_mix_are_taken_by_another(tiny_config: ElmoConfig) -> None:
     mix, other = ScalarMix(tiny_config), ScalarMix(tiny_config)
     mix.set_weights([0.2, 0.3, 0.5])

@@ -32,7 +32,6 @@ class Mutant(NamedTuple):
 
 
 def mutants() -> list[Mutant]:
-    """Those of all rooms."""
     files = {path.stem: tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.toml"))}
     return [
         Mutant(room, **row | {"tests": tuple(row["tests"])}) for room, file in files.items() for row in file["mutant"]

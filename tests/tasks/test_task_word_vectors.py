@@ -27,7 +27,6 @@ WORD2VEC = b"3 3\n" + GLOVE.replace(b"\n", b" \n")  # its own writer ends each l
 
 
 def make(task: str, vectors: WordVectors = VECTORS, **fields: Any) -> tuple[ElmoTaskModel, ElmoTokenizer]:
-    """A model with word vectors, and its tokenizer."""
     model = make_task_model(task, word_vectors=vectors.config, **fields)
     tokenizer = ElmoTokenizer(max_word_length=C, word_splitter="whitespace")
     vectors.put_into(model, tokenizer)

@@ -42,15 +42,6 @@ def test_a_word_has_its_row_of_characters_and_its_id(word: str, row: list[int], 
     assert [codec.encode([]).shape for codec in (both, characters, words)] == [(0, C + 1), (0, C), (0,)]
 
 
-def test_every_id_has_one_name() -> None:
-    characters = "c:a c:b c:é c:日 <bos> <eos> c:<oov> c:<pad> c:<bow> c:<eow>"
-    words = "w:<oov> w:<bos> w:<eos> w:<pad> w:ab w:日 w:<pad>a w:ababa"
-    assert BOTH == {name: number for number, name in enumerate(f"<pad> {characters} {words}".split())}
-    assert (WORDS_ALONE["<bos>"], WORDS_ALONE["<eos>"], WORDS_ALONE["w:ab"]) == (2, 3, 5)
-    for symbols in (BOTH, CHARACTERS_ALONE, WORDS_ALONE):
-        assert sorted(symbols.values()) == list(range(len(symbols)))
-
-
 @pytest.mark.parametrize(
     ("vocabulary", "words", "decoded"),
     [

@@ -38,8 +38,6 @@ def assert_same_run(folder: Path, expected: Path) -> None:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """The folder of the undisturbed run with some settings."""
-
     @functools.cache
     def folder_of(**settings: Any) -> Path:
         folder = tmp_path_factory.mktemp("undisturbed")

@@ -1,0 +1,217 @@
+"""Answers, pooled texts, pairs, and labels of words: what `logits` and losses are."""
+
+import pytest
+import torch
+from task_models import FIRST, LSTM, SECOND, TOKENIZER, make_batch, make_task_model
+from tiny_inputs import assert_outputs_close, word_config
+from torch import Tensor, nn
+
+from elmo_hf import (
+    ElmoConfig,
+    ElmoForQuestionAnswering,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+    ElmoTokenizer,
+)
+from elmo_hf.tasks.question_answering import QuestionAttention
+from elmo_hf.tasks.sequence_classification import Pooler
+from elmo_hf.tasks.task_encoder import compare
+
+
+def test_attention_is_its_equations_and_a_question_without_words_gets_none() -> None:
+    attention = QuestionAttention(3)
+    context, question = torch.randn(3, 4, 3), torch.randn(3, 4, 3)
+    mask = torch.tensor([[True, True, True, False], [True, False, False, False], [False, False, False, False]])
+    actual = attention(context, question, mask)
+    for row, length in enumerate([3, 1]):
+        for word in range(4):
+            c = context[row, word]
+            scores = torch.stack([attention.question(q) + attention.product(c * q) for q in question[row, :length]])
+            expected = (scores.softmax(dim=0) * question[row, :length]).sum(dim=0)
+            assert_outputs_close(actual[row, word], expected)
+    assert actual[2].abs().sum() == 0
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_logits_compare_each_word_of_the_context_with_what_of_the_question_concerns_it(side: str) -> None:
+    model, batch = make_task_model("questions"), make_batch("questions", side)
+    output = model(**batch)
+    lowest = torch.finfo(torch.float32).min
+    expected = torch.full((*batch["attention_mask"].shape, 2), lowest)
+    for row, (first, second) in enumerate(zip(FIRST, SECOND, strict=True)):
+        texts = [TOKENIZER(text, return_tensors="pt")["input_ids"] for text in (first, second)]
+        q, c = (model.elmo(ids).elmo_representations[0][:, 1:-1] for ids in texts)
+        attended = model.attention(c, q, torch.ones(q.shape[:2], dtype=torch.bool))
+        begin = int(batch["attention_mask"][row].nonzero()[0]) + texts[0].shape[1] + 1
+        expected[row, begin : begin + c.shape[1]] = model.qa_outputs(compare(c, attended))[0]
+    assert_outputs_close(torch.stack([output.start_logits, output.end_logits], dim=-1), expected, 1e-5)
+
+
+def test_the_loss_is_the_mean_of_both_cross_entropies_without_questions_that_have_no_answer() -> None:
+    model, batch = make_task_model("questions"), make_batch("questions")
+    batch["start_positions"][1] = batch["end_positions"][1] = batch["input_ids"].shape[1]
+    output, kept = model(**batch), torch.tensor([0, 2])
+    expected = nn.functional.cross_entropy(output.start_logits[kept], batch["start_positions"][kept])
+    expected = expected + nn.functional.cross_entropy(output.end_logits[kept], batch["end_positions"][kept])
+    assert_outputs_close(output.loss, expected / 2)
+
+
+CONTEXT = "It left  at noon."
+OFFSETS = ElmoTokenizer()(["Who"], [CONTEXT], return_offsets_mapping=True, return_tensors="pt")["offset_mapping"]
+
+
+def logits(values: dict[int, float]) -> torch.Tensor:
+    """-1 at each of the five words of the context, where no other value is given, and lowest elsewhere."""
+    scores = torch.full((10,), torch.finfo(torch.float32).min)
+    scores[4:9] = -1.0
+    for place, value in values.items():
+        scores[place] = value
+    return scores
+
+
+@pytest.mark.parametrize(
+    ("starts", "ends", "max_words", "text"),
+    [
+        ({6: 3.0}, {7: 3.0}, 30, "at noon"),
+        ({5: 3.0}, {5: 3.0}, 30, "left"),
+        ({7: 3.0}, {5: 2.0}, 30, "noon"),  # the best end stands before the best start
+        ({4: 3.0}, {8: 3.0, 5: 2.0}, 4, "It left"),
+        ({4: 3.0}, {8: 3.0, 5: 2.0}, 5, CONTEXT),
+        ({4: 200.0, 8: 90.0}, {4: 90.0, 8: 200.0}, 1, "It"),  # probabilities that vanish in float32
+    ],
+    ids=["two words", "one word", "order", "too long", "just short enough", "certain"],
+)
+def test_an_answer_is_the_best_span_that_is_short_enough(
+    starts: dict[int, float], ends: dict[int, float], max_words: int, text: str
+) -> None:
+    start_logits, end_logits = logits(starts), logits(ends)
+    (answer,) = ElmoForQuestionAnswering.extract_answers(
+        start_logits[None], end_logits[None], OFFSETS, [CONTEXT], max_words
+    )
+    assert answer.text == CONTEXT[answer.start : answer.end] == text
+    scores = [
+        (start_logits.log_softmax(0)[first] + end_logits.log_softmax(0)[last]).item()
+        for first in range(4, 9)
+        for last in range(first, min(first + max_words, 9))
+    ]
+    assert answer.score == pytest.approx(torch.tensor(max(scores)).exp().item())
+
+
+def test_a_context_without_words_has_no_answer() -> None:
+    nothing = torch.full((1, 4), torch.finfo(torch.float32).min)
+    answer = ElmoForQuestionAnswering.extract_answers(nothing, nothing, [[(0, 0), (0, 3), (0, 0), (0, 0)]], [" "])[0]
+    assert answer[:3] == ("", 0, 0)
+
+
+def pooled(pooling: str, vectors: Tensor, mask: Tensor) -> Tensor:
+    pooler = Pooler(ElmoConfig(pooling=pooling), vectors.shape[-1])
+    if pooling == "attention":
+        pooler.query.weight.data = torch.tensor([[1.0, -2.0]])
+    return pooler(vectors, mask)
+
+
+def test_poolings_look_at_words_alone_and_give_zeros_and_finite_gradients_without_words() -> None:
+    vectors = torch.tensor([[[1.0, -4], [3, -2], [9, 9]], [[-1, -2], [9, 9], [9, 9]], [[9, 9], [9, 9], [9, 9]]])
+    mask = torch.tensor([[True, True, False], [True, False, False], [False, False, False]])
+    assert pooled("mean", vectors, mask).tolist() == [[2, -3], [-1, -2], [0, 0]]
+    assert pooled("max", vectors, mask).tolist() == [[3, -2], [-1, -2], [0, 0]]
+    weights = torch.tensor([9.0, 7.0]).softmax(dim=0)
+    expected = [(weights.unsqueeze(-1) * vectors[0, :2]).sum(dim=0), vectors[1, 0], torch.zeros(2)]
+    assert_outputs_close(pooled("attention", vectors, mask), torch.stack(expected))
+    for pooling in ("mean", "max", "attention"):
+        (gradient,) = torch.autograd.grad(pooled(pooling, vectors.requires_grad_(), mask).sum(), vectors)
+        assert gradient.isfinite().all()
+        assert gradient[~mask].abs().sum() == 0
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "attention"])
+def test_logits_are_the_classifiers_of_pooled_representations_without_boundaries(pooling: str) -> None:
+    model, batch = make_task_model("classification", pooling=pooling), make_batch("classification")
+    representation = model.elmo(batch["input_ids"]).elmo_representations[0]
+    for row, length in enumerate([6, 1, 6]):
+        words = representation[row : row + 1, 1 : 1 + length]
+        expected = model.classifier(model.pooler(words, torch.ones(1, length, dtype=torch.bool)))
+        assert_outputs_close(model(**batch).logits[row : row + 1], expected, 1e-5)
+
+
+def test_a_pair_is_compared_by_vectors_of_each_text_alone() -> None:
+    model = make_task_model("pairs", pooling="max")
+    batch, firsts = make_batch("pairs"), make_batch("classification")
+    texts = (firsts["input_ids"][:1], batch["input_ids"][:1, 8:13])
+    first, second = (model.elmo(ids).elmo_representations[0][:, 1:-1].amax(dim=1) for ids in texts)
+    features = torch.cat([first, second, (first - second).abs(), first * second], dim=-1)
+    assert_outputs_close(model(**batch).logits[:1], model.classifier(features), 1e-5)
+
+
+def test_the_loss_is_that_of_the_problem_type() -> None:
+    several = torch.tensor([[1.0, 0, 1], [0, 0, 0], [0, 1, 0]])
+    for num_labels, labels, loss in (
+        (3, torch.tensor([2, 0, 1]), nn.functional.cross_entropy),
+        (3, several, nn.functional.binary_cross_entropy_with_logits),
+        (1, torch.tensor([0.5, -1, 2]), lambda logits, labels: ((logits[:, 0] - labels) ** 2).mean()),
+    ):
+        model, batch = make_task_model("classification", num_labels=num_labels), make_batch("classification")
+        output = model(**batch | {"labels": labels})
+        assert_outputs_close(output.loss, loss(output.logits, labels))
+
+
+def test_a_word_embedding_model_classifies() -> None:
+    model = ElmoForSequenceClassification(word_config(text_pairs=True)).eval()
+    ids = torch.tensor([[1, 5, 6, 2, 1, 7, 2, 0], [1, 8, 2, 1, 9, 10, 11, 2]])
+    logits = model(ids).logits
+    assert_outputs_close(model(ids[:1, :7]).logits, logits[:1])
+    assert logits.shape == (2, 2)
+
+
+def labels_everywhere(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The batch with labels on a boundary and on padding too, which count for nothing."""
+    labels = batch["labels"].clone()
+    labels[0, 0], labels[1, 2:] = 4, 3
+    return batch | {"labels": labels}
+
+
+def test_without_a_crf_logits_are_the_classifiers_of_each_word_and_the_loss_is_cross_entropy() -> None:
+    model, batch = make_task_model("labelling", scalar_mix_layer_norm="batch"), make_batch("labelling")
+    is_word = batch["labels"] != -100
+    expected = model.classifier(model.elmo(batch["input_ids"]).elmo_representations[0]) * is_word.unsqueeze(-1)
+    output = model(**labels_everywhere(batch))
+    assert_outputs_close(output.logits, expected, 1e-5)
+    assert_outputs_close(output.loss, nn.functional.cross_entropy(expected[is_word], batch["labels"][is_word]))
+
+
+def test_a_batch_without_any_word_or_boundary_has_no_labels() -> None:
+    for task in ("labelling", "crf"):
+        model, batch = make_task_model(task), make_batch(task)
+        assert model(batch["input_ids"][:, :0]).logits.shape == (3, 0, 5)
+
+
+def test_the_crfs_loss_is_its_likelihood_for_each_labelled_word() -> None:
+    model, batch = make_task_model("crf"), make_batch("crf")
+    emissions = model.classifier(model.elmo(batch["input_ids"]).elmo_representations[0])
+    total = sum(
+        model.crf.loss(
+            emissions[row : row + 1, 1 : 1 + length],
+            batch["labels"][row : row + 1, 1 : 1 + length],
+            torch.ones(1, length, dtype=torch.bool),
+        )
+        for row, length in enumerate([6, 1, 6])
+    )
+    assert_outputs_close(model(**labels_everywhere(batch)).loss, total / 13)
+
+
+def test_logits_of_a_crf_are_its_log_probabilities_but_the_best_sequence_is_on_top() -> None:
+    model, batch = make_task_model("crf", **LSTM), make_batch("crf")
+    texts = model.encode_texts(batch["input_ids"], batch["attention_mask"], None)
+    emissions, mask = model.classifier(texts.vectors), texts.rows.mask
+    logits = texts.rows.take(model(**batch).logits)
+    best, expected = model.crf.decode(emissions, mask), model.crf.log_marginals(emissions, mask)
+    assert 0 < (expected.argmax(dim=-1) == best)[mask].sum() < 13  # of 13 words some disagree
+    assert torch.equal(logits.argmax(dim=-1)[mask], best[mask])
+    is_best = nn.functional.one_hot(best, 5).bool()
+    least = expected.masked_fill(is_best, -torch.inf).amax(dim=-1, keepdim=True) + 1e-3
+    assert_outputs_close(logits[mask], torch.where(is_best, expected.maximum(least), expected)[mask])
+
+
+def test_a_new_crf_prefers_nothing() -> None:
+    crf = ElmoForTokenClassification(make_task_model("crf").config).crf
+    assert all(parameter.abs().sum() == 0 for parameter in crf.parameters())
