@@ -116,7 +116,7 @@ def embed_documents(
         look: a function that is called with the raw texts among the first sentences.
 
     Returns:
-        the number of sentences that have words.
+        the number of sentences.
 
     Raises:
         ValueError: if files of this format cannot hold the vectors, there are no sentences, a document cannot be read
@@ -183,7 +183,7 @@ class Shards:
     """The shards of a folder and their entries.
 
     Attributes:
-        num_sentences: the number of sentences with words in the windows that were read.
+        num_sentences: the number of sentences in the windows that were read.
     """
 
     def __init__(self, folder: Folder, job: dict[str, Any], file: Path | None) -> None:
@@ -244,7 +244,7 @@ class Shards:
             if window.number % count == index and not self._has(window.number, window.digest):
                 yield window
             self._windows.append((window.digest, window.first, _spans(window)))
-            self.num_sentences += sum(any(map(str.strip, each)) for each in window.sentences)
+            self.num_sentences += len(window.lines)
 
     def _has(self, number: int, digest: str) -> bool:
         """Whether a window's shard exists and is whole; prints a note if it is damaged."""
