@@ -81,6 +81,13 @@ def pretrain(
     ] = None,
     encoding: Encoding = "utf-8",
     column: Column = None,
+    alphabet: Annotated[
+        Literal["bytes", "code_points"] | None,
+        typer.Option(
+            help="What a new model reads; code_points: one id a letter, of those in the vocabulary, which pays if a "
+            "letter has several bytes, as in Hindi. Default: the config's, or bytes."
+        ),
+    ] = None,
     softmax: Annotated[Literal["full", "sampled"] | None, typer.Option(help="Replaces the config's softmax.")] = None,
     samples: Annotated[
         int | None, typer.Option(help="Words drawn for a sampled softmax; chooses this softmax too.", min=1)
@@ -121,6 +128,7 @@ def pretrain(
         vocabulary is not None if model is None else config is None,
         "give --vocabulary (and --config) for a new model, or --model to adapt one.",
     )
+    check_usage(model is None or alphabet is None, "--alphabet is for a new model; MODEL keeps its own.")
     check_usage(epochs > 0, "--epochs must be above 0.")
     check_usage(samples is None or softmax != "full", "--samples is for a sampled softmax.")
     require("train", "accelerate", "matplotlib", "tensorboard")
@@ -134,7 +142,7 @@ def pretrain(
     from elmo_hf.training.run import pretrain as run
     from elmo_hf.training.trainer import PretrainingArguments
 
-    given = {"softmax": softmax if samples is None else "sampled", "num_softmax_samples": samples}
+    given = {"softmax": softmax if samples is None else "sampled", "num_softmax_samples": samples, "alphabet": alphabet}
     fields: dict[str, Any] = {} if config is None else read_json(config)
     fields |= {name: value for name, value in given.items() if value is not None}
     optim, default_rate = OPTIMIZERS[optimizer]

@@ -1,4 +1,4 @@
-"""Corpora out of files and datasets, sentence by sentence, and vocabularies out of corpora.
+"""Corpora out of files and datasets, sentence by sentence, and vocabularies and alphabets out of corpora.
 
 Files are read by `sentences.py`; only folders and Hub datasets need the `datasets` library. Text for language models is
 already split (in bilm-tf's form: one sentence per line, words separated by blanks), or is split later.
@@ -7,7 +7,7 @@ already split (in bilm-tf's form: one sentence per line, words separated by blan
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from glob import glob
 from io import StringIO
 from pathlib import Path
@@ -22,6 +22,7 @@ from ..text.sentences import (
     read_sentences,
     storable,
 )
+from ..tokenizer.code_point_codec import BEGIN_WORD, BOS, CHARACTER, END_WORD, EOS, FILLER, UNKNOWN
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -78,6 +79,18 @@ def make_vocabulary(counts: Counter[str], max_size: int | None = None, min_count
     if len(vocabulary) <= len(SPECIAL_WORDS):
         raise ValueError(f"no word is left of {len(counts)}, with `min_count` {min_count} and `max_size` {max_size}.")
     return vocabulary
+
+
+def make_alphabet(words: Iterable[str]) -> dict[str, int]:
+    """The ids of a model that reads code points, by the names of `code_point_codec.py`.
+
+    Padding is 0; 1 to 6 are `<bos>`, `<eos>`, `<oov>`, `<pad>`, `<eow>` and `<bow>`; then come all code points of the
+    words, except the special words of a vocabulary, in the order of Unicode.
+    """
+    letters = set[str]().union(*({*words} - {*SPECIAL_WORDS, PADDING}))
+    characters = (UNKNOWN, FILLER, BEGIN_WORD, END_WORD, *sorted(letters))
+    names = (PADDING, BOS, EOS, *(CHARACTER + each for each in characters))
+    return {name: number for number, name in enumerate(names)}
 
 
 def _is_line(word: str) -> bool:

@@ -28,6 +28,8 @@ from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import check_vocabulary
 from ..model.configuration_elmo import ElmoConfig
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
+from ..tokenizer.word_codec import VocabularyCodec
+from .corpora import make_alphabet
 from .interruption import StopSignals
 from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments
 
@@ -62,9 +64,6 @@ DECISIVE = (
 )
 # Keys of a config.json that are not fields of `ElmoConfig`.
 CONFIG_KEYS = {"model_type", "auto_map", "custom_pipelines"}
-# Fields with a fixed value in a new model.
-FIXED = {"alphabet": "bytes", "num_input_words": 0}
-DECIDED_BY_TOKENIZER = {"vocab_size", "bos_token_id", "eos_token_id"}
 
 
 def new_language_model(
@@ -75,27 +74,34 @@ def new_language_model(
     Args:
         vocabulary: the file with the words of the softmax, with word input also of the word embedding.
         word_splitter: how the tokenizer splits raw text, `"whitespace"` or `"ptb"`: as the corpus is split.
-        **fields: fields of `ElmoConfig`; the file determines the vocabulary's size.
+        **fields: fields of `ElmoConfig`; the file determines the vocabulary's size, and with `alphabet="code_points"`
+            which code points are known.
 
     Raises:
         ValueError: if a field is illegal; the message has the field, the legal values and the value found.
     """
     known = {field.name for field in dataclasses.fields(ElmoConfig)} | CONFIG_KEYS
-    wrong = [name for name in sorted(fields) if name not in known or fields[name] != FIXED.get(name, fields[name])]
+    encoder, alphabet = fields.get("token_encoder", "char_cnn"), fields.get("alphabet", "bytes")
+    fixed = {"num_input_words": 0} | ({} if encoder == "char_cnn" else {"alphabet": "bytes"})
+    wrong = [name for name in sorted(fields) if name not in known or fields[name] != fixed.get(name, fields[name])]
     if wrong:
         raise ValueError(
-            f"a new model cannot have {', '.join(f'`{name}`' for name in wrong)}: it has the fields of `ElmoConfig`, "
-            f"with {', '.join(f'`{name}` {value!r}' for name, value in FIXED.items())}."
+            f"a new model cannot have {', '.join(f'`{name}`' for name in wrong)}: it has the fields of `ElmoConfig`; "
+            f"with {encoder!r}, {' and '.join(f'`{name}` is {value!r}' for name, value in fixed.items())}."
         )
-    encoder = fields.get("token_encoder", "char_cnn")
-    words: dict[str, Any] = {"words_file" if encoder == "char_cnn" else "vocab_file": str(vocabulary)}
+    options: dict[str, Any] = {"words_file" if encoder == "char_cnn" else "vocab_file": str(vocabulary)}
+    if alphabet == "code_points" and (words := VocabularyCodec.of_file(str(vocabulary))):
+        options["vocab"] = make_alphabet(words.symbols)
     size = fields.get("max_word_length", 50)
-    tokenizer = ElmoTokenizer(encoder, max_word_length=size, word_splitter=word_splitter, **words)
-    num_words = len(tokenizer.predicted_words or [])
-    # A saved config.json has values that depend on the tokenizer.
-    fields = {name: value for name, value in fields.items() if name not in DECIDED_BY_TOKENIZER}
-    sizes = {"num_softmax_words": num_words} | ({} if encoder == "char_cnn" else {"vocab_size": num_words + 1})
-    return ElmoForPreTraining(ElmoConfig(**fields | sizes)), tokenizer
+    tokenizer = ElmoTokenizer(encoder, size, word_splitter, alphabet=alphabet, **options)
+    # They replace those of a saved config.json, which depend on its own tokenizer.
+    decided = {
+        "num_softmax_words": tokenizer.num_word_classes,
+        "vocab_size": 1 + max(tokenizer.get_vocab().values()),
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
+    return ElmoForPreTraining(ElmoConfig(**fields | decided)), tokenizer
 
 
 def pretrain(

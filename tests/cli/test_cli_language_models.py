@@ -6,6 +6,7 @@ import math
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet
@@ -42,12 +43,15 @@ def test_vocab_writes_words_by_frequency_and_says_what_they_cover(tmp_path: Path
     )
 
 
-@pytest.mark.parametrize(("name", "value"), [("alphabet", "code_points"), ("num_input_words", 5)])
-def test_a_new_model_reads_what_its_tokenizer_makes(name: str, value: object, tmp_path: Path) -> None:
+WORD_INPUT = {"token_encoder": "word_embedding", "alphabet": "code_points"}
+
+
+@pytest.mark.parametrize(("name", "fields"), [("alphabet", WORD_INPUT), ("num_input_words", {"num_input_words": 5})])
+def test_a_new_model_reads_what_its_tokenizer_makes(name: str, fields: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "words").write_text("\ufeff<S>\n</S>\n<UNK>\nferry\n", encoding="utf-8")
     sizes = {"projection_size": 7, "cell_size": 8}
     with pytest.raises(ValueError, match=f"a new model cannot have `{name}`"):
-        new_language_model(tmp_path / "words", **sizes, **{name: value})
+        new_language_model(tmp_path / "words", **sizes, **fields)
     wrong = {"vocab_size": 9, "bos_token_id": 3, "eos_token_id": 4, "num_softmax_words": 3}
     model, tokenizer = new_language_model(tmp_path / "words", **sizes, **wrong)
     assert (model.config.vocab_size, model.config.num_softmax_words) == (262, 4)

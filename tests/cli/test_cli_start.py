@@ -43,6 +43,7 @@ USAGE = {
     "vocab file.txt -o words --size 3": "'--size'",
     "pretrain file.txt -o lm": "give --vocabulary (and --config) for a new model, or --model to adapt one.",
     "pretrain file.txt -o lm --model tiny --config file.txt": "give --vocabulary (and --config) for a new model",
+    "pretrain file.txt -o lm --model tiny --alphabet code_points": "--alphabet is for a new model; MODEL",
     "pretrain file.txt -o lm --model tiny --epochs nan": "--epochs",
     "pretrain file.txt -o lm --model tiny --learning-rate -1": "--learning-rate",
     "pretrain file.txt -o lm --model tiny --softmax full --samples 9": "--samples is for a sampled softmax.",
