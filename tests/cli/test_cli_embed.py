@@ -1,6 +1,8 @@
-"""`elmo-hf embed`: its options, and errors without a traceback."""
+"""`elmo-hf embed` and `elmo-hf vectors`: their options, their files and nearest words."""
 
+import gzip
 import inspect
+import json
 from pathlib import Path
 from typing import get_args
 
@@ -8,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from commands import assert_fails, output_of, run
 from vectors import assert_all_close, embed_alone, read_vectors
 
@@ -16,6 +19,7 @@ from elmo_hf.cli.arguments import Splitter
 from elmo_hf.cli.embedding import Dtype, Format, Layers
 from elmo_hf.cli.embedding import embed as embed_command
 from elmo_hf.embedding.shards import FORMATS
+from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vectors, write_word_vectors
 from elmo_hf.embedding.vector_files import WRITERS
 from elmo_hf.embedding.window_vectors import BATCH_WORDS, DTYPES, LAYERS
 from elmo_hf.tokenizer.word_splitter import WORD_SPLITTERS
@@ -82,3 +86,91 @@ def test_embed_reads_a_column_of_a_dataset(tiny_folder: Path) -> None:
     Path("a.csv").write_text("id,line\n1,The ferry left.\n2,Yes.\n")  # never looked for on the Hub
     printed = output_of("embed", tiny_folder, "a.csv", "-o", "a.npz", "--column", "line")
     assert printed == "Wrote 2 sentences to a.npz.\n"
+
+
+WORDS = ["The", "ferry", "Größe", "日本", "<S>"]
+LINES = "The\nferry\n\n The \nGröße\r\n日本\n<S>"
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> Path:
+    path = tmp_path / "words.txt"
+    path.write_bytes(LINES.encode())
+    return path
+
+
+@torch.no_grad()
+def expected(folder: Path, layer: str, has_boundaries: bool = True) -> np.ndarray:
+    """The vectors of `WORDS`, one sentence at a time."""
+    tokenizer = ElmoTokenizer.from_pretrained(folder, add_boundaries=has_boundaries)
+    model, rows = ElmoModel.from_pretrained(folder).eval(), []
+    for word in WORDS:
+        output = model(**tokenizer([[word]], is_split_into_words=True, return_tensors="pt"), output_hidden_states=True)
+        layers = {"token": output.token_embeddings, "mix": output.last_hidden_state, "2": output.hidden_states[2]}
+        rows.append(layers[layer][0, int(has_boundaries)].numpy())
+    return np.stack(rows)
+
+
+def read(lines: list[str]) -> tuple[list[str], np.ndarray]:
+    rows = [line.split(" ") for line in lines]
+    return [row[0] for row in rows], np.array([row[1:] for row in rows], dtype=np.float32)
+
+
+@pytest.mark.parametrize(("layer", "size"), [("token", 8), ("mix", 16), ("2", 16)])
+def test_a_file_holds_each_word_once_with_the_vector_asked_for(
+    layer: str, size: int, tiny_folder: Path, words: Path, tmp_path: Path
+) -> None:
+    command = ("vectors", tiny_folder, words, "--layer", layer, "-o")
+    assert output_of(*command, tmp_path / "v.txt").endswith("Left out: 1 repeated and 1 blank.\n")
+    first, *lines = (tmp_path / "v.txt").read_text(encoding="utf-8").splitlines()
+    assert first == f"5 {size}"
+    found, vectors = read(lines)
+    assert found == WORDS
+    np.testing.assert_allclose(vectors, expected(tiny_folder, layer), rtol=1e-5, atol=1e-6)
+    output_of(*command, tmp_path / "glove", "--format", "glove")
+    assert (tmp_path / "glove").read_text(encoding="utf-8").splitlines() == lines
+
+
+def test_lists_of_words_are_words(tiny_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "w.jsonl.gz").write_bytes(gzip.compress(json.dumps(["Yes", ".", "Yes", "\udc80"]).encode() + b"\n"))
+    assert read_words(tmp_path / "w.jsonl.gz") == (["Yes", ".", "?"], 0, 1)
+
+
+@pytest.mark.parametrize("layer", ["token", "mix", "2"])
+def test_a_word_has_its_vector_whatever_the_other_words_are(layer: str, tiny_folder: Path) -> None:
+    model, tokenizer = ElmoModel.from_pretrained(tiny_folder).eval(), ElmoTokenizer.from_pretrained(tiny_folder)
+    vectors = word_vectors(model, tokenizer, WORDS * 60, layer)  # more than a batch
+    np.testing.assert_allclose(vectors, np.tile(expected(tiny_folder, layer), (60, 1)), rtol=0, atol=1e-6)
+    tokenizer = ElmoTokenizer.from_pretrained(tiny_folder, add_boundaries=False)
+    vectors = np.concatenate([word_vectors(model, tokenizer, [word], layer) for word in WORDS])
+    np.testing.assert_allclose(vectors, expected(tiny_folder, layer, has_boundaries=False), rtol=0, atol=1e-6)
+
+
+def test_nearest_words_are_those_of_the_highest_cosine() -> None:
+    vectors = np.array([[2, 0], [3, 3], [0, 1], [0, 0], [-1, 0]], dtype=np.float32)
+    near = nearest_words(vectors, ["a", "b", "c", "d", "e"], np.array([5, 0], dtype=np.float32), count=4, but=["a"])
+    assert [word for word, _ in near] == ["b", "c", "d", "e"]
+    assert [cosine for _, cosine in near] == pytest.approx([0.5**0.5, 0, 0, -1])
+
+
+def test_nearest_words_are_printed_for_words_of_the_file_and_others(tiny_folder: Path, words: Path) -> None:
+    printed = output_of("vectors", tiny_folder, words, "--nearest", "ferry", "--nearest", "ferries", "--count", 2)
+    lines = [line.split(": ") for line in printed.splitlines()]
+    assert [(word, near.count(", ")) for word, near in lines] == [("ferry", 1), ("ferries", 1)]
+    assert "ferry " not in lines[0][1]
+    special = words.parent / "special.txt"
+    special.write_text("<S>\n</S>\n<UNK>\nlate\n", encoding="utf-8")
+    printed = output_of("vectors", tiny_folder, special, "--nearest", "ferry")  # a vocabulary begins so
+    assert [word.split()[0] for word in printed.split(": ")[1].split(", ")] == ["late"]
+
+
+def test_small_numbers_have_six_digits_too(tiny_folder: Path, tmp_path: Path) -> None:
+    model, tokenizer = ElmoModel.from_pretrained(tiny_folder).eval(), ElmoTokenizer.from_pretrained(tiny_folder)
+    with torch.no_grad():
+        model.token_encoder.projection.weight *= 1e-5
+        model.token_encoder.projection.bias *= 1e-5
+    write_word_vectors(model, tokenizer, WORDS, tmp_path / "v.txt", header=False)
+    _, vectors = read((tmp_path / "v.txt").read_text(encoding="utf-8").splitlines())
+    expected = word_vectors(model, tokenizer, WORDS)
+    assert 0 < np.abs(expected).max() < 1e-3
+    np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=0)

@@ -1,4 +1,4 @@
-"""What each of two processes does in `test_distributed.py`."""
+"""What each of two processes does in `test_trainer.py`."""
 
 import shutil
 import signal

@@ -1,14 +1,17 @@
-"""Training and what wraps a model for it: dropout, checkpointing, functional calls, bfloat16, compilation."""
+"""Training and what wraps a model for it; initial weights, and what saving and loading keep in every precision."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tiny_inputs import TINY, assert_outputs_close, random_inputs
-from torch import Tensor
+from tiny_inputs import TINY, assert_outputs_close, random_inputs, word_config
+from torch import Tensor, nn
+from transformers import AutoModel
 from transformers.utils import logging
 
-from elmo_hf import ElmoConfig, ElmoModel
+from elmo_hf import ElmoConfig, ElmoModel, ElmoPreTrainedModel
 from elmo_hf.scan.kernels import using
 from elmo_hf.scan.processor_kernels import ProcessorKernels
 
@@ -86,3 +89,106 @@ def test_a_compiled_model_gives_equal_values_and_gradients_for_every_batch_size_
     for lengths in ([7, 1, 2], [5, 1, 2, 3], [4]):
         inputs = random_inputs(model.config, lengths)
         assert_outputs_close(results(compiled, model, inputs), results(model, model, inputs), 1e-5)
+
+
+def test_initial_weights_are_bilm_tfs() -> None:
+    config = ElmoConfig(projection_size=64, cell_size=128, char_filters=[[1, 60], [3, 68]], num_highway_layers=1)
+    model = ElmoModel(config)
+    encoder, lstm = model.token_encoder, model.bilm.layers[1].backward_lstm
+    assert encoder.embedding.weight[0].abs().max() == 0
+    assert 0.95 < encoder.embedding.weight.abs().max() <= 1
+    assert 0.045 < encoder.convolutions[1].weight.abs().max() <= 0.05
+    assert encoder.highways[0].gate.bias.tolist() == [-2.0] * 128
+    for linear in (encoder.highways[0].transform, *encoder.convolutions, encoder.projection):
+        assert linear.bias.abs().max() == 0
+    assert encoder.highways[0].gate.weight.std().item() == pytest.approx(128**-0.5, rel=0.03)
+    assert encoder.projection.weight.std().item() == pytest.approx(128**-0.5, rel=0.05)
+    fused_limit = (6 / (64 + 64 + 4 * 128)) ** 0.5
+    for linear in (lstm.input_linear, lstm.recurrent_linear):
+        assert 0.98 * fused_limit < linear.weight.abs().max() <= fused_limit
+    assert lstm.input_linear.bias.abs().max() == 0
+    assert 0.98 * (6 / 192) ** 0.5 < lstm.projection.weight.abs().max() <= (6 / 192) ** 0.5
+    tanh = ElmoModel(ElmoConfig(projection_size=4, cell_size=5, char_activation="tanh", char_filters=[[3, 900]]))
+    assert tanh.token_encoder.convolutions[0].weight.std().item() == pytest.approx(48**-0.5, rel=0.03)
+
+
+def test_a_word_table_starts_with_glorots_weights_and_its_zeros_for_padding_never_learn() -> None:
+    table = ElmoModel(word_config()).token_encoder.embedding
+    limit = (6 / (19 + 7)) ** 0.5
+    assert table.weight[0].abs().max() == 0
+    assert 0.9 * limit < table.weight.abs().max() <= limit
+    table(torch.tensor([0, 5])).sum().backward()
+    assert table.weight.grad.abs().sum(dim=-1).nonzero().tolist() == [[5]]
+
+
+class ElmoWithHead(ElmoPreTrainedModel):
+    """A task model as a user might write it."""
+
+    def __init__(self, config: ElmoConfig) -> None:
+        super().__init__(config)
+        self.elmo = ElmoModel(config)
+        self.classifier = nn.Linear(config.hidden_size, 3)
+        self.post_init()
+
+
+def test_weights_missing_from_a_checkpoint_are_initialised_and_those_of_padding_stay_as_they_were(
+    tiny_model: ElmoModel, tmp_path: Path
+) -> None:
+    tiny_model.token_encoder.embedding.weight.data[0] = 0.25
+    kept = {name: tensor for name, tensor in tiny_model.state_dict().items() if "highways" not in name}
+    tiny_model.save_pretrained(tmp_path, state_dict=kept)
+    model = ElmoWithHead.from_pretrained(tmp_path)
+    highway = model.elmo.token_encoder.highways[0]
+    assert highway.gate.bias.tolist() == [-2.0] * 13
+    assert 0 < highway.transform.weight.abs().max() < 2
+    assert model.classifier.bias.tolist() == [0, 0, 0]
+    assert 0 < model.classifier.weight.abs().max() < 0.2
+    assert torch.equal(model.elmo.token_encoder.embedding.weight, tiny_model.token_encoder.embedding.weight)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance", "options"),
+    [
+        (torch.float32, 0, {}),
+        (torch.float32, 0, {"device_map": "auto"}),
+        (torch.float32, 0, {"dtype": "auto"}),
+        (torch.float64, 1e-6, {"dtype": torch.float64}),
+        (torch.bfloat16, 5e-2, {"dtype": torch.bfloat16}),
+        (torch.float16, 5e-3, {"dtype": torch.float16}),
+    ],
+    ids=str,
+)
+def test_saving_in_shards_and_loading_gives_the_same_numbers_in_every_precision(
+    dtype: torch.dtype, tolerance: float, options: dict[str, Any], tiny_model: ElmoModel, tmp_path: Path
+) -> None:
+    tiny_model.scalar_mixes[0].set_weights([0.1, 0.6, 0.3], scale=1.5)
+    tiny_model.save_pretrained(tmp_path, max_shard_size="1KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    inputs = random_inputs(tiny_model.config, [5, 3]) | {"output_hidden_states": True}
+    found, expected = (
+        [*output.hidden_states, *output.to_tuple()[:-1]]
+        for output in (ElmoModel.from_pretrained(tmp_path, **options).eval()(**inputs), tiny_model(**inputs))
+    )
+    assert {tensor.dtype for tensor in found} == {dtype}
+    assert_outputs_close([tensor.float() for tensor in found], expected, tolerance)
+
+
+@pytest.mark.parametrize("load", [ElmoModel.from_pretrained, AutoModel.from_pretrained], ids=["own", "auto"])
+def test_a_learned_mix_is_loaded_frozen_or_replaced_as_asked(
+    tiny_model: ElmoModel, tmp_path: Path, load: Callable[..., ElmoModel]
+) -> None:
+    tiny_model.scalar_mixes[0].set_weights([0.1, 0.6, 0.3], scale=1.5)
+    tiny_model.save_pretrained(tmp_path)
+
+    def mix_of(**config: Any) -> tuple[list[float], float, bool]:
+        mix = load(tmp_path, **config).scalar_mixes[0]
+        return pytest.approx(mix.weights.tolist(), abs=1e-6), mix.scale.item(), mix.logits.requires_grad
+
+    assert mix_of() == ([0.1, 0.6, 0.3], 1.5, True)
+    assert mix_of(scalar_mix_trainable=False) == ([0.1, 0.6, 0.3], 1.5, False)
+    assert mix_of(scalar_mix_weights=[0, 0, 1]) == ([0, 0, 1], 1, True)
+    assert mix_of(scalar_mix_weights=[0, 0, 1], scalar_mix_trainable=False) == ([0, 0, 1], 1, False)
+    replaced = load(tmp_path, scalar_mix_weights=[0.2, 0.3, 0.5])
+    replaced.scalar_mixes[0].set_weights([0.7, 0.2, 0.1])
+    replaced.save_pretrained(tmp_path)
+    assert mix_of() == ([0.7, 0.2, 0.1], 1, True)

@@ -8,7 +8,7 @@ A room's mutants are in `ROOM.toml`:
     file = "elmo_hf/model/lstmp.py"
     old = "(forget_gate + self.forget_bias)"            occurs once in the file
     new = "forget_gate"
-    tests = ["tests/model/test_pieces.py::test_..."]    all are run; one that fails kills the mutant
+    tests = ["tests/model/test_golden.py::test_..."]    all are run; one that fails kills the mutant
 """
 
 import tomllib

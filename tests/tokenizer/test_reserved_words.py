@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from checkpoints import run_python
 from fresh_process import without
-from test_word_codec import allennlp_row
+from test_codecs import allennlp_row
 from tiny_inputs import TINY, assert_outputs_close
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
