@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from newcomer import files_of, pretrain, write_files
+from pretraining_runs import files_of, pretrain, write_files
 
 
 @pytest.fixture(scope="session")

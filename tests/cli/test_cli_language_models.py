@@ -15,8 +15,7 @@ import torch
 from checkpoints import bits
 from commands import assert_fails, output_of, run
 from language_models import state_of, words_file
-from newcomer import files_of, pretrain
-from pretraining_runs import FIELDS, VOCABULARY, write_text
+from pretraining_runs import FIELDS, VOCABULARY, files_of, pretrain, write_files, write_text
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.folder.saved_config import read_config
@@ -258,3 +257,20 @@ def test_a_language_model_is_adapted_with_its_own_softmax_or_a_new_one(
     vocabulary = words_file(tmp_path, VOCABULARY[:9])
     pretrain(work, tmp_path / "new", "--model", pretrained[0], "--vocabulary", vocabulary)
     assert state_of(tmp_path / "new")["softmax.weight"].shape == (9, 7)
+
+
+def directions_of(output: str) -> list[dict[str, str]]:
+    """What each line of perplexities names."""
+    lines = [line for line in output.splitlines() if line.startswith("perplexity")]
+    return [dict(re.findall(r"(forward|backward|mean) +([\d.]+)", line)) for line in lines]
+
+
+def test_the_commands_pretrain_score_and_describe_it(tmp_path: Path) -> None:
+    write_files(tmp_path, bidirectional=False)
+    options = (*files_of(tmp_path), "--held-out", tmp_path / "held-out.txt")
+    printed = directions_of(pretrain(tmp_path, tmp_path / "lm", *options))
+    assert [sorted(line) for line in printed] == [["forward", "mean"]] * 2
+    assert "backward" not in (tmp_path / "lm" / "log.json").read_text()
+    scored = output_of("score", tmp_path / "lm", tmp_path / "held-out.txt", "--per-word", tmp_path / "bits.tsv")
+    assert directions_of(scored) == printed
+    assert "2 layers, with skip connections, forward only" in output_of("info", tmp_path / "lm")

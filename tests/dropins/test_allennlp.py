@@ -9,8 +9,8 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from allennlp_cases import BASE, CASES, SENTENCES, Golden, assert_all_close, assert_close
 from checkpoints import shared
+from golden import BASE, CASES, SENTENCES, Golden, assert_all_close, assert_close
 from huggingface_hub import constants
 from torch import Tensor, nn
 

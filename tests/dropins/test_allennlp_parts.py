@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from allennlp_cases import BASE, SENTENCES, assert_all_close, assert_close
 from archives import PREFIX, golden_state
 from checkpoints import shared
+from golden import BASE, SENTENCES, assert_all_close, assert_close
 from torch import Tensor, nn
 
 from elmo_hf.allennlp import (

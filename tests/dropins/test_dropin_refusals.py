@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from allennlp_cases import BASE
 from archives import PREFIX, golden_state
+from golden import BASE
 from torch import nn
 
 from elmo_hf import tfhub

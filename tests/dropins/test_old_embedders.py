@@ -7,10 +7,10 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from allennlp_cases import BASE
 from archives import MANYLANGS, write_zip
 from checkpoints import FIXTURES
 from commands import run
+from golden import BASE
 
 from elmo_hf.dropins.manylangs import Embedder
 from elmo_hf.dropins.simple_elmo import ElmoModel

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from allennlp_cases import BASE, SENTENCES, assert_close
 from checkpoints import read_datasets, shared
+from golden import BASE, SENTENCES, assert_close
 from hub_modules import LOGITS, SCALE, variables_of, write_module
 from torch import Tensor
 

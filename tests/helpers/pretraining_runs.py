@@ -1,10 +1,13 @@
-"""Training runs for tests: a small text, a tiny language model with all sizes different, and its settings."""
+"""A small text, a tiny language model, its settings; what a newcomer has, and pretraining with it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from commands import output_of
+from language_models import words_file
 from tiny_inputs import TINY
 from tiny_lm import tiny_lm, tokenizer_with
 
@@ -60,3 +63,25 @@ def make_arguments(folder: Path, **settings: Any) -> PretrainingArguments:
         "use_cpu": True,
     }
     return PretrainingArguments(str(folder), **defaults | settings)
+
+
+SMALL = ("--rows", 3, "--unroll-steps", 5, "--seed", 4)
+
+
+def write_files(folder: Path, **fields: Any) -> Path:
+    """A text, a held-out text, a vocabulary and a config; returns the folder."""
+    write_text(folder / "corpus.txt", make_sentences(40))
+    write_text(folder / "held-out.txt", [*make_sentences(8, seed=2), [], ["<UNK>", "never", '"', "<S>"], []])
+    defaults = {"lm_dropout": 0.2, "softmax": "full"}
+    (folder / "config.json").write_text(json.dumps(FIELDS | defaults | fields))
+    words_file(folder, VOCABULARY, "words.txt")
+    return folder
+
+
+def files_of(work: Path) -> tuple[object, ...]:
+    return "--vocabulary", work / "words.txt", "--config", work / "config.json"
+
+
+def pretrain(work: Path, folder: Path, *options: object) -> str:
+    """Trains for two steps, a new model or an adapted one; returns what the command printed."""
+    return output_of("pretrain", work / "corpus.txt", "-o", folder, "--max-steps", 2, *SMALL, *options)

@@ -8,9 +8,8 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from allennlp_cases import Golden
 from checkpoints import FIXTURES, GOLDEN_CASES, allennlp_to_folder, shared
-from golden import Call, allennlp_calls, assert_golden
+from golden import Call, Golden, allennlp_calls, assert_golden
 from tiny_inputs import TINY
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer

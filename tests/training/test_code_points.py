@@ -9,8 +9,7 @@ import torch
 from checkpoints import bits
 from commands import output_of
 from language_models import state_of, words_file
-from newcomer import files_of, pretrain
-from pretraining_runs import FIELDS, write_text
+from pretraining_runs import FIELDS, files_of, pretrain, write_text
 from saved_folders import assert_same_without_the_package
 
 from elmo_hf import ElmoModel, ElmoTokenizer
