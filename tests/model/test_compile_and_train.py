@@ -192,3 +192,15 @@ def test_a_learned_mix_is_loaded_frozen_or_replaced_as_asked(
     replaced.scalar_mixes[0].set_weights([0.7, 0.2, 0.1])
     replaced.save_pretrained(tmp_path)
     assert mix_of() == ([0.7, 0.2, 0.1], 1, True)
+
+
+def test_loading_can_ask_for_more_representations_and_other_initial_weights(
+    tiny_model: ElmoModel, tmp_path: Path
+) -> None:
+    bilm_only = {name: tensor for name, tensor in tiny_model.state_dict().items() if "scalar_mixes" not in name}
+    tiny_model.save_pretrained(tmp_path, state_dict=bilm_only)
+    fields = {"num_output_representations": 2, "scalar_mix_weights": [0.2, 0.3, 0.5]}
+    model, info = ElmoModel.from_pretrained(tmp_path, output_loading_info=True, **fields)
+    assert not info["missing_keys"]
+    weights = torch.stack([mix.weights.detach() for mix in model.scalar_mixes])
+    assert_outputs_close(weights, torch.tensor([[0.2, 0.3, 0.5]] * 2))
