@@ -1,7 +1,7 @@
 """Damaged and hostile inputs for everything that the project reads: each must be refused clearly or read exactly.
 
 `python -m tests.fuzz --count 20000` runs any number of inputs, `test_fuzz.py` two hundred. An input is a valid one
-(`targets.py`), changed by what knows its format (`changes.py`). It is opened in a process of its own
+(`targets.py`), changed by what knows its format (`changes.py`, `text_changes.py`). It is opened in a process of its own
 with limits on memory and time, so that a crash is a result, and judged (`inputs.py`):
 
     refused   one clear error of ours, and nothing left behind

@@ -26,7 +26,8 @@ from archives import read_files, write_files
 
 from elmo_hf.conversion.refusals import ConversionError
 
-from .changes import Dice, Files, mutate
+from .changes import Files, mutate
+from .text_changes import Dice
 
 
 class Refusal(Exception):

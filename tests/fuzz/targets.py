@@ -48,9 +48,10 @@ from elmo_hf.conversion.readers.manylangs import CHARACTER_OPTIONS, ENCODER_OPTI
 from elmo_hf.folder.loading import load_complete, load_tokenizer
 from elmo_hf.text.sentences import storable
 
-from .changes import Dice, Files, change_arrays, mutate
+from .changes import Files, change_arrays, mutate
 from .expected import Places, compare_fields, options_of, read_arrays, sentences_of
 from .inputs import INPUT, Refusal, Target, Wrong
+from .text_changes import Dice
 
 SEED = 4
 # What options say about fields of the config.
