@@ -92,12 +92,13 @@ class WordsAlone(ElmoTaskModel):
         bilm_layers: Tensor | None,
         inputs_embeds: Tensor | None = None,
         word_vector_ids: Tensor | None = None,
+        marks: Tensor | None = None,
     ) -> EncodedTexts:
         """Encodes a batch by its `word_vector_ids`."""
         assert self.word_vectors is not None
         layers = self.word_vectors(word_vector_ids).repeat(1, 1, 2).unsqueeze(2)
         layers = layers.expand(-1, -1, self.config.num_hidden_layers + 1, -1)
-        return super().encode_texts(input_ids, attention_mask, layers, inputs_embeds, word_vector_ids)
+        return super().encode_texts(input_ids, attention_mask, layers, inputs_embeds, word_vector_ids, marks)
 
 
 class WordsForSequenceClassification(WordsAlone, ElmoForSequenceClassification):

@@ -105,6 +105,7 @@ def migration_program() -> str:
 def tasks_program() -> str:
     page = read("tasks")
     shown = "print(tuple(logits.shape), answer in contexts[0], trainer.train_dataset.column_names[-1], sorted(rows))"
+    shown += "\nprint(role_loss > 0)"
     recipes = [line for line in "".join(blocks(page, "bash")).splitlines() if line.startswith("python ")]
     return "\n".join([*blocks(page, "python"), shown, START, quiet(recipes)])
 
@@ -135,6 +136,7 @@ LINES = {
     "course": [r"the same: True$", r"top layer: True$", r"tiny 0\.\d\d, random weights 0\.\d\d$"],
     "tasks": [
         r"\(1, 6, 3\) True bilm_layers \['attention_mask', 'input_ids', 'word_vector_ids'\]$",
+        r"tensor\(True\)$",
         *(r"\| films\.csv \| 2 \|", r"\| names\.conll \| 36 \|", r"\| questions\.jsonl \| 1 \|"),
         *[r"\| films \| accuracy \|"] * 2,
     ],

@@ -48,7 +48,7 @@ CONFIG = dict(
     num_output_representations=1, representation_dropout=0.5, scalar_mix_weights=None, scalar_mix_trainable=True,
     scalar_mix_layer_norm="none", scalar_mix_l2=0.0, layer_mix="scalar", freeze_bilm=True, task_encoder="none",
     task_hidden_size=256,
-    word_vectors=None, classifier_dropout=0.0, pooling="mean", text_pairs=False, use_crf=False,
+    word_vectors=None, mark_size=None, classifier_dropout=0.0, pooling="mean", text_pairs=False, use_crf=False,
     num_softmax_words=None, softmax="full", num_softmax_samples=8192, share_embedding_softmax=False, lm_dropout=0.1,
     pad_token_id=0, bos_token_id=257, eos_token_id=258,
 )  # fmt: skip
@@ -224,6 +224,11 @@ def test_weights_of_words_have_their_names() -> None:
 def test_matrices_of_aligned_layers_have_their_name() -> None:
     added = ElmoModel(ElmoConfig(**TINY, aligned_layers=[2, 0])).state_dict().keys() - STATE_DICT_KEYS.keys()
     assert added == {"bilm.alignment"}
+
+
+def test_vectors_of_marks_have_their_name() -> None:
+    with_marks, without = (make_task_model("crf", mark_size=size).state_dict().keys() for size in (3, None))
+    assert with_marks - without == {"task_encoder.mark_vectors.weight"}
 
 
 def test_weights_of_heads_have_their_names() -> None:

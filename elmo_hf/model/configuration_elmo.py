@@ -143,6 +143,8 @@ class ElmoConfig(PreTrainedConfig):
         task_hidden_size: width of each direction of the task's LSTM.
         word_vectors: a task's own word vectors beside ELMo: `num_words` with `<S>`, `</S>` and `<UNK>`, `size`, and
             whether they are `trainable`. None: the biLM's context-free vectors.
+        mark_size: width of a learned vector for each word's mark, 0 or 1, an input of a task's encoder (`marks`, for
+            example of a sentence's predicate); None: words have no marks.
         classifier_dropout: dropout before a task's classifier, in training only.
         pooling: how the vectors of a text's words become one: `"mean"`, `"max"`, or, with a classifier, `"attention"`.
         text_pairs: whether `ElmoForSequenceClassification` compares pairs of texts.
@@ -198,6 +200,7 @@ class ElmoConfig(PreTrainedConfig):
     task_encoder: Literal["none", "lstm"] = "none"
     task_hidden_size: int = at_least(1, 256)
     word_vectors: dict[str, int | bool] | None = None
+    mark_size: int | None = at_least(1, None)
     classifier_dropout: int | float = field(0.0, *RATE)
     pooling: Literal["mean", "max", "attention"] = "mean"
     text_pairs: bool = False

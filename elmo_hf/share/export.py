@@ -8,6 +8,7 @@ Both kinds of files run any number of texts B and words T, take tensors by name 
     input_ids                (B, T, C) or (B, T)     in; int64, from `ElmoTokenizer`
     attention_mask           (B, T)                  in; int64, 1 on words and boundaries, padding on either side
     word_vector_ids          (B, T)                  in, with `word_vectors` in the config; int64, from `ElmoTokenizer`
+    marks                    (B, T)                  in, with `mark_size` in the config; int64, 0 or 1 at each word
     hidden, cell             (L, B, 2P), (L, B, 2H)  in, with a state; zeros to start
     next_hidden, next_cell   (L, B, 2P), (L, B, 2H)  out, with a state
     others                   out; fields of the model's output, tuples as `hidden_states.0`, `hidden_states.1`, ...
@@ -72,11 +73,12 @@ class NamedTensors(nn.Module):
         hidden: Tensor | None = None,
         cell: Tensor | None = None,
         word_vector_ids: Tensor | None = None,
+        marks: Tensor | None = None,
     ) -> Tensors:
         """Runs the model on the tensors that the docstring of this file lists."""
         options: dict[str, Any] = {} if hidden is None or cell is None else {"state": BiLMState(hidden, cell)}
-        if word_vector_ids is not None:
-            options["word_vector_ids"] = word_vector_ids
+        given = {"word_vector_ids": word_vector_ids, "marks": marks}
+        options |= {name: tensor for name, tensor in given.items() if tensor is not None}
         is_encoder = isinstance(self.model, ElmoModel)
         outputs = self.model(input_ids, attention_mask, output_hidden_states=is_encoder, **options)
         named: Tensors = {}
@@ -196,6 +198,8 @@ def example_inputs(module: NamedTensors, lengths: list[int]) -> Tensors:
     if config.word_vectors is not None:
         most = config.word_vectors["num_words"]
         tensors["word_vector_ids"] = torch.randint(0, most + 1, (batch, words), generator=generator)
+    if config.mark_size is not None:
+        tensors["marks"] = torch.randint(0, 2, (batch, words), generator=generator)
     if module.has_state:
         for name, size in (("hidden", config.projection_size), ("cell", config.cell_size)):
             shape = (config.num_hidden_layers, batch, config.num_directions * size)

@@ -102,6 +102,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         end_positions: Tensor | None = None,
         output_hidden_states: bool | None = None,
         word_vector_ids: Tensor | None = None,
+        marks: Tensor | None = None,
         **kwargs: Any,
     ) -> QuestionAnsweringModelOutput:
         """Returns `start_logits` and `end_logits` `(B, T)`; `ElmoTaskModel` describes other arguments and outputs.
@@ -110,7 +111,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         means that there is no answer.
         """
         inputs_embeds = kwargs.get("inputs_embeds")
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids, marks)
         question, context = texts.rows.split(texts.vectors)
         question_mask, context_mask = texts.rows.split(texts.rows.mask)
         vectors = self.dropout(compare(context, self.attention(context, question, question_mask)))

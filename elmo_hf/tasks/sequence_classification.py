@@ -75,13 +75,14 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         output_hidden_states: bool | None = None,
         word_vector_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        marks: Tensor | None = None,
         **kwargs: Any,
     ) -> SequenceClassifierOutput:
         """Returns `logits` `(B, num_labels)`; `ElmoTaskModel` describes other arguments and outputs.
 
         `labels`: `(B,)` classes; multi-label: 0.0 or 1.0 `(B, num_labels)`; regression: `(B,)` or `(B, num_labels)`.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids, marks)
         pooled = self.pooler(texts.vectors, texts.rows.mask)
         if self.num_texts == 2:
             pooled = compare(*texts.rows.split(pooled))

@@ -5,6 +5,9 @@ The paper adds ELMo to the input and the output of a task's recurrent network, e
     none    e_t = [ELMo_t; ELMo'_t], or [x_t; ELMo_t; ELMo'_t] if x is the task's own
     lstm    e_t = [LSTM([x_t; ELMo_t]) in both directions; ELMo'_t]           ELMo' if there are two representations
 
+With `mark_size`, [m_t; ELMo_t] replaces ELMo_t; m_t is one of two learned vectors, for words with mark 0 and 1. If the
+mark shows the predicate, labels of words can be semantic roles (He et al. 2017).
+
 Glossary: x word vector (P, or X of the task's own), ELMo and ELMo' representations (2P), e the classifier's input (D),
 N texts, W words of the longest text, P projection, S cell of each direction of the task's LSTM (`task_hidden_size`).
 Texts are rows of `text_rows.py`: words first, then padding, no boundaries.
@@ -72,15 +75,26 @@ class TaskEncoder(nn.Module):
         super().__init__()
         self.own_size = config.word_vectors["size"] if config.word_vectors else 0
         elmo_size = config.num_directions * config.projection_size
-        self.lstm, first_size = None, self.own_size + elmo_size
+        mark_size = config.mark_size or 0
+        if mark_size > 0:
+            self.mark_vectors = nn.Embedding(2, mark_size)
+        self.lstm, first_size = None, self.own_size + mark_size + elmo_size
         if config.task_encoder == "lstm":
-            self.lstm = BiLSTM((self.own_size or config.projection_size) + elmo_size, config.task_hidden_size)
+            input_size = (self.own_size or config.projection_size) + mark_size + elmo_size
+            self.lstm = BiLSTM(input_size, config.task_hidden_size)
             first_size = 2 * config.task_hidden_size
         self.output_size = first_size + (config.num_output_representations - 1) * elmo_size
 
-    def forward(self, token_vectors: Tensor, representations: Sequence[Tensor], mask: Tensor) -> Tensor:
-        """Maps x `(N, W, P or X)`, representations `(N, W, 2P)` and `mask` `(N, W)` to e, arbitrary elsewhere."""
+    def forward(
+        self, token_vectors: Tensor, representations: Sequence[Tensor], mask: Tensor, marks: Tensor | None = None
+    ) -> Tensor:
+        """Maps x `(N, W, P or X)`, representations `(N, W, 2P)` and `mask` `(N, W)` to e, arbitrary elsewhere.
+
+        `marks` `(N, W)`, 0 or 1 where `mask` is True, are given if the config has `mark_size`.
+        """
         first = representations[0]
+        if marks is not None:
+            first = torch.cat([self.mark_vectors(marks.long() * mask), first], dim=-1)
         if self.lstm is not None or self.own_size > 0:  # otherwise x is the biLM's own, which ELMo contains
             first = torch.cat([token_vectors, first], dim=-1)
         return torch.cat([first if self.lstm is None else self.lstm(first, mask), *representations[1:]], dim=-1)

@@ -45,6 +45,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         bilm_layers: `(B, T, L+1, 2P)`, the biLM's layers for these rows, if already computed.
         inputs_embeds: in place of `input_ids`, as in `ElmoModel`; every position of the mask is then a word.
         word_vector_ids: `(B, T)`, the index of each word's vector, if the config has `word_vectors`.
+        marks: `(B, T)`, 0 or 1 at each word and any number elsewhere, if the config has `mark_size`.
         output_hidden_states: whether to return the biLM's layers, `(B, T, 2P)` each, as `hidden_states`.
         **kwargs: as in `ElmoModel`.
 
@@ -108,12 +109,13 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         bilm_layers: Tensor | None,
         inputs_embeds: Tensor | None = None,
         word_vector_ids: Tensor | None = None,
+        marks: Tensor | None = None,
     ) -> EncodedTexts:
         """Encodes the words of a batch; the arguments are those of `forward`.
 
         Raises:
-            ValueError: if a shape is wrong, if a row does not have `num_texts` texts, or if `bilm_layers` are given
-                although the biLM learns.
+            ValueError: if a shape is wrong, if a row does not have `num_texts` texts, if `marks` are given without
+                `mark_size`, or if `bilm_layers` are given although the biLM learns.
         """
         if inputs_embeds is None:
             ids, mask = checked_words(input_ids, attention_mask, self.config)
@@ -122,6 +124,9 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             require(self.num_texts == 1, "inputs_embeds", "None for pairs, which only ids tell apart", "a tensor")
             inputs_embeds, mask = self.elmo.embed_embeds(inputs_embeds, attention_mask)
             texts, is_word = [mask], mask
+        if self.config.mark_size is not None:
+            check_shape("marks", marks, mask.shape)
+        require(marks is None or self.config.mark_size is not None, "marks", "None without `mark_size`", "a tensor")
         if bilm_layers is None:
             embeddings = self.elmo.embed_ids(ids, mask) if inputs_embeds is None else inputs_embeds
             layers = self._run_bilm(embeddings, mask, texts)
@@ -140,6 +145,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             rows.take(self.token_vectors(word_vector_ids, layers, mask)),
             [rows.take(representation) for representation in representations],
             rows.mask,
+            None if marks is None else rows.take(marks),
         )
         return EncodedTexts(vectors, rows, tuple(layers))
 

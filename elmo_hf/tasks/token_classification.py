@@ -90,6 +90,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         output_hidden_states: bool | None = None,
         word_vector_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        marks: Tensor | None = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
         """Returns `logits` `(B, T, K)`, zero on boundaries and padding; other arguments and outputs: `ElmoTaskModel`.
@@ -100,7 +101,7 @@ class ElmoForTokenClassification(ElmoTaskModel):
         Raises:
             ValueError: if labels have another shape, or are illegal for the CRF.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids)
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids, marks)
         mask = texts.rows.mask
         emissions = self.classifier(self.dropout(texts.vectors))
         loss = None

@@ -18,7 +18,7 @@ from .word_codec import is_list
 
 # The keys that `pad` pads, and the value for each.
 PADDING_VALUES = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "special_tokens_mask": 1, "bilm_layers": 0}
-PADDING_VALUES |= {"word_vector_ids": 0}
+PADDING_VALUES |= {"word_vector_ids": 0, "marks": 0}
 
 
 def lengths_with_padding(

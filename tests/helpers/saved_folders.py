@@ -81,7 +81,9 @@ def inputs_of(folder: Path, model: Any, tokenizer: Any) -> dict[str, Any]:
     words = folder.with_name("sentences.json")
     texts = [json.loads(words.read_text(encoding="utf-8"))["call1"]] if words.exists() else [TEXTS]
     texts += [SECOND] * takes_pairs(model)
-    return dict(tokenizer(*texts, is_split_into_words=words.exists(), padding=True, return_tensors="pt"))
+    inputs = dict(tokenizer(*texts, is_split_into_words=words.exists(), padding=True, return_tensors="pt"))
+    marks = inputs["attention_mask"].cumsum(dim=1) % 2  # of every other word
+    return inputs | ({} if model.config.mark_size is None else {"marks": marks})
 
 
 def takes_pairs(model: Any) -> bool:
@@ -137,7 +139,8 @@ def numbers_of(folder: Path, home: str) -> dict[str, np.ndarray]:
         found["checkpointed"] = (gradients if is_plain else outputs)(model.train(is_plain), inputs)
         model.gradient_checkpointing_disable()
         model.eval()
-        found["pipelines"] = [piped(folder, home, model, tokenizer)]
+        if model.config.mark_size is None:  # pipelines make no marks
+            found["pipelines"] = [piped(folder, home, model, tokenizer)]
         if is_plain:
             program = torch.export.export(model, (), kwargs={**inputs, "return_dict": False})
             found["exported"] = tensors(program.module()(**inputs, return_dict=False))

@@ -44,6 +44,7 @@ def test_every_class_and_golden_case_computes_the_same_without_the_package(tmp_p
     models["bilm"] = ElmoModel(ElmoConfig(**TINY | {"num_hidden_layers": 1, "representation_dropout": 0.0}))
     models["language models"] = tiny_language_models()
     models["word vectors"] = make_task_model("crf", **LSTM, word_vectors=VECTORS.config)
+    models["marks"] = make_task_model("labelling", **LSTM, mark_size=3)
     folders = [save(tmp_path / name, model) for name, model in models.items()]
     for case in [*GOLDEN_CASES, "efml_tiny"]:
         folders.append(tmp_path / case / "model")

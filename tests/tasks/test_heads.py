@@ -1,10 +1,14 @@
 """Answers, pooled texts, pairs, and labels of words: what `logits` and losses are."""
 
+from pathlib import Path
+
 import pytest
 import torch
+from datasets import Dataset
 from task_models import FIRST, LSTM, SECOND, TOKENIZER, make_batch, make_task_model
 from tiny_inputs import assert_outputs_close, word_config
 from torch import Tensor, nn
+from transformers import DataCollatorForTokenClassification, Trainer, TrainingArguments
 
 from elmo_hf import (
     ElmoConfig,
@@ -215,3 +219,33 @@ def test_logits_of_a_crf_are_its_log_probabilities_but_the_best_sequence_is_on_t
 def test_a_new_crf_prefers_nothing() -> None:
     crf = ElmoForTokenClassification(make_task_model("crf").config).crf
     assert all(parameter.abs().sum() == 0 for parameter in crf.parameters())
+
+
+# Who did what: words, and for each predicate the roles of the words.
+FRAMES = {
+    "Ada met Bob and thanked him .": {"met": "A V B O O O O", "thanked": "A O O O V B O"},
+    "Ada , who sang , left .": {"sang": "A O O V O O O", "left": "A O O O O V O"},
+    "Bob slept .": {"slept": "A V O"},
+}
+
+
+def test_words_get_the_roles_of_the_marked_predicate(tmp_path: Path) -> None:
+    roles = {0: "O", 1: "V", 2: "A", 3: "B"}
+    names, rows = {name: index for index, name in roles.items()}, []
+    for text, frames in FRAMES.items():
+        for predicate, labels in frames.items():
+            marks = [0, *(int(word == predicate) for word in text.split()), 0]
+            rows.append({"labels": [-100, *map(names.get, labels.split()), -100], "marks": marks, **TOKENIZER(text)})
+    fields = LSTM | {"task_hidden_size": 20, "id2label": roles, "mark_size": 5, "representation_dropout": 0.0}
+    model = make_task_model("labelling", **fields)
+    options = {"max_steps": 60, "learning_rate": 0.03, "report_to": [], "use_cpu": True, "disable_tqdm": True}
+    arguments = TrainingArguments(str(tmp_path), per_device_train_batch_size=5, save_strategy="no", **options)
+    collate = DataCollatorForTokenClassification(TOKENIZER)
+    trainer = Trainer(model, arguments, data_collator=collate, train_dataset=Dataset.from_list(rows))
+    trainer.train()
+    trainer.save_model(tmp_path)
+    batch = collate(rows)
+    logits = ElmoForTokenClassification.from_pretrained(tmp_path)(**batch).logits
+    is_word = batch["labels"] != -100
+    assert torch.equal(logits.argmax(dim=-1)[is_word], batch["labels"][is_word])
+    assert_outputs_close(logits, model.eval()(**batch).logits, 0)

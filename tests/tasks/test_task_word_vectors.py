@@ -1,4 +1,4 @@
-"""[x; ELMo] with word vectors of the task's own: in files, in the tokenizer, in every model, and in saved folders."""
+"""[x; mark; ELMo], x a task's own word vector: in files, in the tokenizer, in every model, and in saved folders."""
 
 import gzip
 from pathlib import Path
@@ -58,14 +58,23 @@ def test_each_word_has_its_row_and_others_the_unknown_words() -> None:
 @each_task
 @pytest.mark.parametrize("encoder", ["none", "lstm"])
 @pytest.mark.parametrize("has_own", [True, False], ids=["own", "the biLM's"])
-def test_the_task_encoder_reads_the_words_row_beside_elmo(task: str, encoder: str, has_own: bool) -> None:
-    fields = LSTM if encoder == "lstm" else {"num_output_representations": 2}
+@pytest.mark.parametrize("mark_size", [None, 3], ids=["", "marks"])
+def test_the_task_encoder_reads_the_words_row_and_mark_beside_elmo(
+    task: str, encoder: str, has_own: bool, mark_size: int | None
+) -> None:
+    fields = {"mark_size": mark_size} | (LSTM if encoder == "lstm" else {"num_output_representations": 2})
     model, tokenizer = make(task, **fields) if has_own else (make_task_model(task, **fields), TOKENIZER)
     model.elmo.scalar_mixes[1].set_weights([0.1, 0.2, 0.7])
     batch = make_batch(task, "left", tokenizer=tokenizer)
-    texts = model.encode_texts(**batch, bilm_layers=None)
+    marks = torch.randint(0, 2, batch["attention_mask"].shape)
+    is_word = batch["attention_mask"].bool() & ~model.elmo.boundaries(batch["input_ids"])
+    given = None if mark_size is None else marks.masked_fill(~is_word, -100)
+    ids, mask = batch["input_ids"], batch["attention_mask"]
+    texts = model.encode_texts(ids, mask, None, None, batch.get("word_vector_ids"), given)
     first, second = (texts.rows.take(mixed) for mixed in model.elmo.mix(texts.layers, batch["attention_mask"].bool()))
     own = TABLE[batch["word_vector_ids"]] if has_own else texts.layers[0][..., :7]
+    if mark_size is not None:
+        first = torch.cat([texts.rows.take(model.task_encoder.mark_vectors.weight[marks]), first], dim=-1)
     if encoder == "lstm":
         first = model.task_encoder.lstm(torch.cat([texts.rows.take(own), first], dim=-1), texts.rows.mask)
     elif has_own:
@@ -101,10 +110,10 @@ def test_a_table_learns_if_it_is_trainable(task: str, trainable: bool) -> None:
 
 
 def test_what_is_exported_reads_the_ids_too() -> None:
-    model, _ = make("labelling")
+    model, _ = make("labelling", mark_size=3)
     module = NamedTensors(model)
     inputs = example_inputs(module, [3, 5])
-    assert inputs["word_vector_ids"].shape == (2, 5)
+    assert inputs["word_vector_ids"].shape == inputs["marks"].shape == (2, 5)
     with torch.no_grad():
         assert_outputs_close(module(**inputs)["logits"], model(**inputs).logits)
 

@@ -46,6 +46,12 @@ REFUSALS: dict[str, Callable[[], object]] = {
     "non-negative": lambda: loss(0, -1, 0),
     "`word_vector_ids` must be a tensor of shape (3, 8), found None": lambda: run("crf", WORD_VECTORS=VECTORS.config),
     "out of range": lambda: run("crf", WORD_VECTORS=VECTORS.config, word_vector_ids=torch.full((3, 8), 5)),
+    "`marks` must be a tensor of shape (3, 8), found None": lambda: run("crf", MARK_SIZE=3),
+    "`marks` must be a tensor of shape (3, 13), found (3, 7)": lambda: run(
+        "pairs", MARK_SIZE=3, marks=torch.ones(3, 7)
+    ),
+    "`marks` must be None without `mark_size`": lambda: run("crf", marks=torch.ones(3, 8)),
+    "index out of range in self": lambda: run("questions", MARK_SIZE=3, marks=torch.full((3, 13), 2)),
     "of shape (5, 9), found (5, 4)": lambda: put(WordVectors(VECTORS.words, 9, True), word_vectors=VECTORS.config),
     "word_vectors.weight` must": lambda: put(VECTORS),
     "`min_count`": lambda: WordVectors.learned([["a", "b", "a"]], 5, min_count=3),
