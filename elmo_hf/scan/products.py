@@ -5,7 +5,7 @@
 With b in the tens, each weight that is read from memory is used for only a few multiplications. So the order in which W
 lies in memory decides the speed (docs/speed.md):
 
-    4 vectors or more in 16 steps    oneDNN, with a copy of W in its own layout, which those steps repay
+    4 vectors or more in 24 steps    oneDNN, with a copy of W in its own layout, which those steps repay
     else 8 vectors or more           oneDNN, with W as it is
     else                             a batched product of blocks of W's rows; each block fits a core's cache
 
@@ -27,7 +27,7 @@ IS_AMD = str(dict(getattr(torch.cpu, "get_capabilities", dict)()).get("cpu_name"
 # From this number of vectors on, oneDNN is faster with W as it is; the layout is made for it, and serves any number.
 ONEDNN_ROWS = 8
 # By dtype, the fewest vectors for which the layout is faster, and how many such steps repay the copy.
-REPAYS = {torch.float32: (4, 16), torch.bfloat16: (1, 8)}
+REPAYS = {torch.float32: (4, 24), torch.bfloat16: (1, 8)}
 
 
 class Products(Protocol):
