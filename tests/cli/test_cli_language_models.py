@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import re
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from checkpoints import bits
 from commands import assert_fails, output_of, run
 from language_models import state_of, words_file
 from pretraining_runs import FIELDS, VOCABULARY, files_of, pretrain, write_files, write_text
+from saved_folders import assert_same_without_the_package
 
-from elmo_hf import ElmoTokenizer
+from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.folder.saved_config import read_config
 from elmo_hf.hub_code import TABLE
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
@@ -56,6 +58,32 @@ def test_a_new_model_reads_what_its_tokenizer_makes(name: str, fields: dict[str,
     assert (model.config.vocab_size, model.config.num_softmax_words) == (262, 4)
     inputs = tokenizer(["a b"], return_tensors="pt")["input_ids"]
     assert model.elmo.boundaries(inputs).tolist() == [[True, False, False, True]]
+
+
+def test_a_new_model_reads_the_letters_of_its_vocabulary(tmp_path: Path) -> None:
+    words, model = "राष्ट्रीय भाषा язык мы идём a".split(), tmp_path / "model"  # without ऋ and ъ
+    sentences = [["мы", "ऋषि", "भाषा"], ["объём", "राष्ट्रीयकरण", "язык", "a"], ["идём", "राष्ट्रीय"]]
+    text = write_text(tmp_path / "corpus.txt", sentences * 12)
+    words_file(tmp_path, [*VOCABULARY[:3], *words], "words.txt")
+    (tmp_path / "config.json").write_text(json.dumps(FIELDS | {"vocab_size": 9, "bos_token_id": 8}))
+    options = (*files_of(tmp_path), "--alphabet", "code_points", "--checkpoint-steps", 1)
+    pretrain(tmp_path, model, *options)
+    output_of("score", model, text)
+    output_of("embed", model, text, "-o", tmp_path / "v.npz")
+    tokenizer, bilm = ElmoTokenizer.from_pretrained(model), ElmoModel.from_pretrained(model)
+    letters = sorted(set("".join(words)))
+    for word in [*words, "ऋषि", "объём", "राष्ट्रीयकरण"]:
+        ids = [7 + letters.index(letter) if letter in letters else 3 for letter in word[:9]]
+        assert tokenizer.convert_tokens_to_ids([word]) == [[5, *ids, 6, *[4] * (9 - len(ids))]]
+    assert (bilm.config.vocab_size, bilm.config.bos_token_id, bilm.config.eos_token_id) == (7 + len(letters), 1, 2)
+    shutil.copytree(model / "checkpoint-1", tmp_path / "again" / "checkpoint-1")
+    shutil.copy(model / "run.json", tmp_path / "again")
+    pretrain(tmp_path, tmp_path / "again", *options)
+    assert bits(state_of(tmp_path / "again")) == bits(state_of(model))
+    for part in (bilm, tokenizer):
+        part.save_pretrained(tmp_path / "bilm" / "model")
+    (tmp_path / "bilm" / "sentences.json").write_text(json.dumps({"call1": sentences}))
+    assert_same_without_the_package(tmp_path / "bilm" / "model")
 
 
 def test_pretrain_writes_a_whole_folder_and_the_perplexities_of_its_model(
