@@ -67,8 +67,8 @@ SHOWN = {
 
 def without_input(encoder: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     """A hook before the task encoder: puts zeros in ELMo's place at the input, so the weights there learn nothing."""
-    token_vectors, (first, *others), mask = inputs
-    return token_vectors, [torch.zeros_like(first), *others], mask
+    token_vectors, (first, *others), *rest = inputs
+    return token_vectors, [torch.zeros_like(first), *others], *rest
 
 
 def make_model(setting: Setting, source: str | Path, task: Task) -> ElmoTaskModel:

@@ -69,7 +69,7 @@ def test_every_auto_class_and_pipeline_loads_what_was_pushed(online: LoopbackHub
         config, name = ElmoConfig(**TINY, num_labels=3, num_softmax_words=5), f"org/{auto_class}"
         model = getattr(elmo_hf, AUTO_MAP[auto_class].split(".")[-1])(config)
         tokenizer = ElmoTokenizer(max_word_length=11)
-        for part in (model, config, tokenizer):  # the first brings the code along, the others leave it there
+        for part in (model, model.config, tokenizer):  # the first brings the code along, the others leave it there
             if auto_class == "AutoModel":
                 part.save_pretrained(tmp_path / type(part).__name__, push_to_hub=True, repo_id=name)
             else:
