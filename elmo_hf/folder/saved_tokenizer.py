@@ -33,9 +33,9 @@ def read_tokenizer(folder: Path, **kwargs: Any) -> ElmoTokenizer:
             with naming(name):
                 refuse_large({"max_word_length": content.get("max_word_length")})
                 refuse_misspelt(content.keys() - own, own - content.keys() if name == CONFIG else ())
-                for number in ("max_word_length", "model_max_length"):
-                    if type(content.get(number, 0)) is not int:
-                        raise ValueError(f"`{number}` must be an integer, found {content[number]!r:.50}")
+                for number, least in (("max_word_length", 3), ("model_max_length", 1)):
+                    if type(found := content.get(number, least)) is not int or found < least:
+                        raise ValueError(f"`{number}` must be an integer of at least {least}, found {found!r:.50}")
                 named = [each for each in sorted(FILE_NAMES & content.keys()) if content[each]]
                 if named:
                     raise ValueError(f"it must not name other files, found `{named[0]}`")

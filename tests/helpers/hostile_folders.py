@@ -126,6 +126,7 @@ CONFIG: list[tuple[str, Any]] = [
 TOKENIZER: list[tuple[str, Any]] = [
     ("max_word_length", 50 * MILLION),
     ("max_word_length", None),
+    ("max_word_length", 0),
     ("model_max_length", "bytes"),
     ("words_file", "/etc/passwd"),
     ("vocab_file", "/etc/passwd"),
