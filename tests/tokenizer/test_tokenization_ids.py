@@ -270,7 +270,7 @@ def test_a_model_makes_room_for_reserved_words_and_needs_no_package(tmp_path: Pa
     inputs = tokenizer(TEXT, return_tensors="pt")
     expected = model(**inputs)
     run_python(without("elmo_hf", "conversion", "h5py") + OF_THE_FOLDER, tmp_path)
-    assert_outputs_close(torch.load(tmp_path / "found.pt"), expected.last_hidden_state)
+    assert_outputs_close(torch.load(tmp_path / "found.pt", weights_only=True), expected.last_hidden_state)
     with torch.no_grad():
         model.token_encoder.embedding.weight[262] += 1
     changed = (model(**inputs).token_embeddings - expected.token_embeddings).abs().sum(-1) > 0
