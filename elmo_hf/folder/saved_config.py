@@ -25,7 +25,6 @@ MOST = {
 }
 MOST_NUMBER = 10**8
 MOST_FILTERS = 100
-MOST_CRF_LABELS = 1000
 Floats = Literal["float16", "bfloat16", "float32", "float64"] | None
 
 
@@ -84,8 +83,8 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
 
 def refuse_large(content: dict[str, Any]) -> None:
     """Raises ValueError if a number or a list is larger than any model needs."""
-    most = dict.fromkeys(content, MOST_NUMBER) | MOST | {"char_filters": MOST_FILTERS}
-    most["id2label"] = MOST_CRF_LABELS if content.get("use_crf") else MOST["num_labels"]
+    lists = {"char_filters": MOST_FILTERS, "id2label": MOST["num_labels"]}
+    most = dict.fromkeys(content, MOST_NUMBER) | MOST | lists
     for name, value in content.items():
         size = len(value) if isinstance(value, (list, dict)) else value
         if isinstance(size, (int, float)) and not -most[name] <= size <= most[name]:

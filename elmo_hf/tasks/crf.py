@@ -18,6 +18,7 @@ labelled texts; illegal transitions are masked on use, so weight decay cannot ma
 """
 
 from collections.abc import Collection
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -43,10 +44,16 @@ class LinearChainCRF(nn.Module):
         self.transitions = nn.Parameter(torch.zeros(len(labels), len(labels)))
         self.start = nn.Parameter(torch.zeros(len(labels)))
         self.end = nn.Parameter(torch.zeros(len(labels)))
-        # Like `transitions`, with a last row for the beginning of a text. A list, because loading loses a tensor that
-        # is neither a parameter nor a persistent buffer.
-        names = frozenset(labels)
-        self._impossible = [[not may_follow(first, second, names) for second in labels] for first in [*labels, "O"]]
+
+    @cached_property
+    def _impossible(self) -> list[list[bool]]:
+        """Like `transitions`, with a last row for the beginning of a text.
+
+        Made on first use, because a model on the meta device, whose shapes are checked, must take no memory. A list,
+        because loading loses a tensor that is neither a parameter nor a persistent buffer.
+        """
+        names = frozenset(self.labels)
+        return [[not may_follow(first, second, names) for second in self.labels] for first in [*self.labels, "O"]]
 
     def init_parameters(self) -> None:
         """Starts from zeros."""

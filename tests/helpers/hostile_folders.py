@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from archives import read_files, write_files
 from safetensors.torch import load_file, save_file
+from task_models import make_task_model
 from tiny_lm import tiny_lm, tiny_word_lm, tokenizer_of
 
 from elmo_hf import ElmoPreTrainedModel
@@ -21,6 +22,7 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 WEIGHT = "elmo.bilm.layers.0.forward_lstm.input_linear.weight"
 NO_ERROR = "no error"
+CRF = functools.partial(make_task_model, "crf")
 Change = Callable[[Path], object]
 
 
@@ -146,7 +148,10 @@ HOSTILE_FOLDERS: dict[str, tuple[Change, str]] = {
         for name in FOUND | MOST
         if name != "largest id"
     },
-    "names of a CRF": (fields("config.json", id2label={n: "x" for n in range(1001)}, use_crf=True), "id2label"),
+    "labels of a CRF": (
+        lambda folder: (write_files(folder, saved(CRF)), fields("config.json", num_labels=10**5)(folder)),
+        "`crf.end",
+    ),
     "filters": (fields("config.json", char_filters=[[1, 2**14]] * 100), "cannot be loaded"),
     "a large filter": (fields("config.json", char_filters=[[1, 10**30]]), "`char_filters.0`"),
     "misspelt": (renamed("config.json", "forget_bias", "forget_biaz"), "forget_biaz"),
