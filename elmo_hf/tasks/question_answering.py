@@ -105,7 +105,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         marks: Tensor | None = None,
         **kwargs: Any,
     ) -> QuestionAnsweringModelOutput:
-        """Returns `start_logits` and `end_logits` `(B, T)`; `ElmoTaskModel` describes other arguments and outputs.
+        """Returns `start_logits` and `end_logits` `(B, T)`; other arguments are those of `ElmoTaskModel.forward`.
 
         `start_positions` and `end_positions` `(B,)` are the positions of the answer's first and last word; T or more
         means that there is no answer.

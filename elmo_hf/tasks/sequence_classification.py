@@ -19,12 +19,11 @@ import torch
 from torch import Tensor, nn
 from transformers import TextClassificationPipeline
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.utils.generic import can_return_tuple
 
 from ..model.configuration_elmo import ElmoConfig
 from ..model.pooling import masked_max, masked_mean
 from .task_encoder import compare
-from .task_model import ElmoTaskModel
+from .task_model import ElmoTaskModel, EncodedTexts
 
 
 class Pooler(nn.Module):
@@ -53,6 +52,7 @@ class ElmoTextClassificationPipeline(TextClassificationPipeline):
 class ElmoForSequenceClassification(ElmoTaskModel):
     """Classifies texts, or pairs with `text_pairs`; labels and losses are as in every transformers model."""
 
+    output_class = SequenceClassifierOutput
     pipelines = {"text-classification": (ElmoTextClassificationPipeline, "AutoModelForSequenceClassification")}
 
     def __init__(self, config: ElmoConfig) -> None:
@@ -65,31 +65,15 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         self.classifier = nn.Linear(4 * size if config.text_pairs else size, config.num_labels)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        bilm_layers: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        word_vector_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        marks: Tensor | None = None,
-        **kwargs: Any,
-    ) -> SequenceClassifierOutput:
-        """Returns `logits` `(B, num_labels)`; `ElmoTaskModel` describes other arguments and outputs.
+    def classify(self, texts: EncodedTexts, labels: Tensor | None, **_: Any) -> tuple[Tensor | None, Tensor]:
+        """The loss, and the `logits` `(B, num_labels)`.
 
         `labels`: `(B,)` classes; multi-label: 0.0 or 1.0 `(B, num_labels)`; regression: `(B,)` or `(B, num_labels)`.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids, marks)
         pooled = self.pooler(texts.vectors, texts.rows.mask)
         if self.num_texts == 2:
             pooled = compare(*texts.rows.split(pooled))
         logits = self.classifier(self.dropout(pooled))
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config) + self.mix_penalty()
-        return SequenceClassifierOutput(
-            loss=loss, logits=logits, hidden_states=self.layers_wanted(texts.layers, output_hidden_states)
-        )
+        if labels is None:
+            return None, logits
+        return self.loss_function(labels=labels, pooled_logits=logits, config=self.config) + self.mix_penalty(), logits

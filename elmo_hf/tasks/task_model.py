@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from transformers.utils import ModelOutput
+from transformers.utils.generic import can_return_tuple
 
 from ..model.configuration_elmo import ElmoConfig, require
 from ..model.inputs import check_shape, checked_words
@@ -35,27 +37,12 @@ class EncodedTexts(NamedTuple):
 
 
 class ElmoTaskModel(ElmoPreTrainedModel):
-    """A biLM with mixes and an encoder; a subclass adds the classifier and calls `post_init`.
-
-    The `forward` of each subclass takes these arguments, and labels or positions, which add a `loss` to its output:
-
-    Args:
-        input_ids: `(B, T, C)` character ids, or `(B, T)` word ids, with `num_texts` texts in each row.
-        attention_mask: `(B, T)`, 1 on words and boundaries; None means every position with an id above 0.
-        bilm_layers: `(B, T, L+1, 2P)`, the biLM's layers for these rows, if already computed.
-        inputs_embeds: in place of `input_ids`, as in `ElmoModel`; every position of the mask is then a word.
-        word_vector_ids: `(B, T)`, the index of each word's vector, if the config has `word_vectors`.
-        marks: `(B, T)`, 0 or 1 at each word and any number elsewhere, if the config has `mark_size`.
-        output_hidden_states: whether to return the biLM's layers, `(B, T, 2P)` each, as `hidden_states`.
-        **kwargs: as in `ElmoModel`.
-
-    Raises:
-        ValueError: as in `encode_texts`.
-    """
+    """A biLM with mixes and an encoder; a subclass adds the classifier, `classify`, and calls `post_init`."""
 
     # From a pretraining checkpoint.
     _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
     num_texts = 1  # per row
+    output_class: type[ModelOutput]
 
     def __init__(self, config: ElmoConfig) -> None:
         """Initialises `elmo` and `task_encoder`."""
@@ -85,6 +72,40 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         """Saves the model; the config loses the softmax of a language model, which is not saved."""
         self.config.num_softmax_words, self.config.share_embedding_softmax = None, False
         super().save_pretrained(save_directory, **kwargs)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        bilm_layers: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+        word_vector_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        marks: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Runs the task's model on a batch.
+
+        Args:
+            input_ids: `(B, T, C)` character ids, or `(B, T)` word ids, with `num_texts` texts in each row.
+            attention_mask: `(B, T)`, 1 on words and boundaries; None means every position with an id above 0.
+            bilm_layers: `(B, T, L+1, 2P)`, the biLM's layers for these rows, if already computed.
+            labels: the task's labels, which add a `loss` to the output; see `classify` of the class.
+            output_hidden_states: whether to return the biLM's layers, `(B, T, 2P)` each, as `hidden_states`.
+            word_vector_ids: `(B, T)`, the index of each word's vector, if the config has `word_vectors`.
+            inputs_embeds: in place of `input_ids`, as in `ElmoModel`; every position of the mask is then a word.
+            marks: `(B, T)`, 0 or 1 at each word and any number elsewhere, if the config has `mark_size`.
+            **kwargs: as in `ElmoModel`.
+
+        Raises:
+            ValueError: as in `encode_texts` and `classify`.
+        """
+        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids, marks)
+        loss, logits = self.classify(texts, labels, **kwargs)
+        layers = self.layers_wanted(texts.layers, output_hidden_states)
+        return self.output_class(loss=loss, logits=logits, hidden_states=layers)
 
     @torch.no_grad()
     def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:

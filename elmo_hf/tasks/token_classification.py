@@ -21,12 +21,11 @@ import torch
 from torch import Tensor, nn
 from transformers import TokenClassificationPipeline
 from transformers.modeling_outputs import TokenClassifierOutput
-from transformers.utils.generic import can_return_tuple
 
 from ..model.configuration_elmo import ElmoConfig
 from ..model.inputs import IGNORED, check_shape
 from .crf import LinearChainCRF
-from .task_model import ElmoTaskModel
+from .task_model import ElmoTaskModel, EncodedTexts
 
 # The log-probability of the best sequence's label must exceed the others by this.
 MARGIN = 1e-3
@@ -66,6 +65,7 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
 class ElmoForTokenClassification(ElmoTaskModel):
     """Labels the words of texts."""
 
+    output_class = TokenClassifierOutput
     pipelines = {"token-classification": (ElmoTokenClassificationPipeline, "AutoModelForTokenClassification")}
     # Makes the Trainer pass `num_items_in_batch`.
     accepts_loss_kwargs = True
@@ -80,20 +80,10 @@ class ElmoForTokenClassification(ElmoTaskModel):
             self.crf = LinearChainCRF([config.id2label[index] for index in range(config.num_labels)])
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        bilm_layers: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        word_vector_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        marks: Tensor | None = None,
-        **kwargs: Any,
-    ) -> TokenClassifierOutput:
-        """Returns `logits` `(B, T, K)`, zero on boundaries and padding; other arguments and outputs: `ElmoTaskModel`.
+    def classify(
+        self, texts: EncodedTexts, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None, **_: Any
+    ) -> tuple[Tensor | None, Tensor]:
+        """The loss, and the `logits` `(B, T, K)`, zero on boundaries and padding.
 
         `labels` are `(B, T)`, -100 to ignore a position; a CRF sums over all labels of such words. The Trainer passes
         `num_items_in_batch`, the number of labels by which to divide the loss.
@@ -101,20 +91,15 @@ class ElmoForTokenClassification(ElmoTaskModel):
         Raises:
             ValueError: if labels have another shape, or are illegal for the CRF.
         """
-        texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids, marks)
         mask = texts.rows.mask
         emissions = self.classifier(self.dropout(texts.vectors))
         loss = None
         if labels is not None:
             check_shape("labels", labels, texts.rows.masks[0].shape)
-            loss = self._loss(emissions, texts.rows.take(labels), mask, kwargs.get("num_items_in_batch"))
+            loss = self._loss(emissions, texts.rows.take(labels), mask, num_items_in_batch)
         if self.crf is not None and not self.training and mask.shape[1] > 0:
             emissions = self._answers(self.crf, emissions, mask)
-        return TokenClassifierOutput(
-            loss=loss,
-            logits=texts.rows.put_back(emissions),
-            hidden_states=self.layers_wanted(texts.layers, output_hidden_states),
-        )
+        return loss, texts.rows.put_back(emissions)
 
     def _loss(self, emissions: Tensor, labels: Tensor, mask: Tensor, num_items: Tensor | int | None) -> Tensor:
         labels = labels.masked_fill(~mask, IGNORED)
