@@ -250,9 +250,6 @@ def change_gzip(content: bytes, dice: Dice, name: str) -> bytes:
     return changed[dice.choose(*changed)]
 
 
-# Metadata of a card with a meaning for a reader of YAML.
-
-
 # By the end of a file's name; the first that fits counts.
 CHANGES: dict[str, Callable[[bytes, Dice], bytes]] = {
     ".zip": change_zip,

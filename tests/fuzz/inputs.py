@@ -97,7 +97,7 @@ def run_all(targets: dict[str, Target], inputs: Iterable[tuple[str, int]], seed:
     """Runs inputs, each the name of a target and a number, in `jobs` processes at once; gives outcomes as they come."""
     gc.collect()
     gc.freeze()  # No garbage collection of a child visits, and so copies, what it shares.
-    with tempfile.TemporaryDirectory(prefix="elmo-fuzz-") as root, ThreadPool(jobs) as pool:
+    with tempfile.TemporaryDirectory(prefix="elmo-fuzz-", ignore_cleanup_errors=True) as root, ThreadPool(jobs) as pool:
         yield from pool.imap_unordered(lambda key: run_apart(targets[key[0]], *key, seed, Path(root)), inputs)
     gc.unfreeze()
 

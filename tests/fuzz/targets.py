@@ -171,16 +171,19 @@ def bundle(files: Files, ours: Arrays, work: Path) -> Target:
     write_bundle(work / PREFIX, arrays)
     record = f'model_checkpoint_path: "{PREFIX}"\nall_model_checkpoint_paths: "{PREFIX}"\n'.encode()
     saved_files = files | read_files(work) | {"checkpoint": record}
-    return conversion(saved_files, read=lambda _: arrays, rewrite=partial(rewrite_bundle, arrays=arrays))
+    written = [arrays]  # the last are those of the input
+    return conversion(saved_files, read=lambda _: written[-1], rewrite=partial(rewrite_bundle, written=written))
 
 
-def rewrite_bundle(files: Files, dice: Dice, arrays: Arrays) -> Files:
-    """Writes the checkpoint anew, with arrays, the header or one entry changed and every checksum right."""
+def rewrite_bundle(files: Files, dice: Dice, written: list[Arrays]) -> Files:
+    """Writes the checkpoint anew: changes arrays, header or one entry, not checksums; adds the arrays to `written`."""
+    arrays = written[0]
     kind, name = dice.choose("arrays", "arrays", "entry", "entry", "header"), dice.choose(*arrays)
     changed = change_arrays(arrays, dice) if kind == "arrays" else arrays
     with tempfile.TemporaryDirectory() as folder:
         messages = write_bundle(Path(folder, PREFIX), changed)
         files |= read_files(Path(folder))
+    written.append(changed)
     if kind == "header":
         messages[""] = header_message(*dice.choice([(1, 0), (2, 0), (0, 0), (1, 1), (10**6, 0)]))
     elif kind == "entry":
@@ -188,7 +191,8 @@ def rewrite_bundle(files: Files, dice: Dice, arrays: Arrays) -> Files:
         facts = {"dtype": 1, "shape": array.shape, "offset": sum(each.nbytes for each in before), "size": array.nbytes}
         facts |= {"shard": 0, "checksum": masked_crc(array.tobytes())}
         field = dice.choose(*facts)
-        facts[field] = dice.choice([(), (0,), (2**40,), (1, 1, 1)] if field == "shape" else [0, 1, 2**31, 2**62])
+        most = 2**32 - 1 if field == "checksum" else 2**62  # that the format holds
+        facts[field] = dice.choice([(), (0,), (2**40,), (1, 1, 1)] if field == "shape" else [0, 1, 2**31, most])
         messages[name] = tensor_message(**facts)
     return files | {f"{PREFIX}.index": index_file(messages)}
 

@@ -160,6 +160,7 @@ def change_json_lines(content: bytes, dice: Dice) -> bytes:
     return b"\n".join(lines)
 
 
+# Metadata of a card with a meaning for a reader of YAML.
 YAML = {
     "aliases": "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10))]),
     "code": "x: !!python/object/apply:os.mkdir [unpickled]",
