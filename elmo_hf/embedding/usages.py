@@ -18,7 +18,7 @@ from ..text.sentences import storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .chosen_words import ChosenWords
 from .input_documents import Documents
-from .window_vectors import Selection, embed_window
+from .window_vectors import VIEWS, Selection, embed_window
 
 
 class Usage(NamedTuple):
@@ -38,7 +38,7 @@ def find_usages(
     """The usages of a word in the order of the text, and their vectors `(V, K, 2P)`.
 
     Args:
-        model: in evaluation mode, on the device to run on. It reads a sentence twice, for the layers and for the mix.
+        model: in evaluation mode, on the device to run on.
         tokenizer: the model's.
         documents: the texts.
         forms: the forms of the word, in upper or lower case.
@@ -57,11 +57,11 @@ def find_usages(
     if len(found) > most:
         found = [found[len(found) * number // most] for number in range(most)]
     texts = [words for _, words in found]
-    layers, mix = (dict(embed_window(model, tokenizer, texts, Selection(kind, words=word))) for kind in ("all", "mix"))
+    arrays = dict(embed_window(model, tokenizer, texts, Selection(VIEWS, words=word)))
     usages = []
     for row, ((document, sentence), words) in enumerate(found):
-        for place in mix[row]["positions"].tolist():
+        for place in arrays[row]["positions"].tolist():
             before, after = (storable(" ".join(part)) for part in (words[:place], words[place + 1 :]))
             usages.append(Usage(storable(document), sentence, place + 1, before, storable(words[place]), after))
-    vectors = [np.concatenate([layers[row]["vectors"], mix[row]["vectors"][None]]) for row in range(len(found))]
-    return usages, np.concatenate(vectors, axis=1).astype(np.float64)
+    vectors = np.concatenate([arrays[row]["vectors"] for row in range(len(found))], axis=1)
+    return usages, vectors.astype(np.float64)

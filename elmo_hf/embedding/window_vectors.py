@@ -58,6 +58,9 @@ LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tenso
     "pooled": lambda model, layers, mask, is_text: [model.pool(model.mix(layers, mask)[0], is_text)],
     "pooled_sum": lambda model, layers, mask, is_text: [model.pool(sum(layers[1:], layers[0]), is_text)],
 }
+# Every layer, then the first scalar mix: a choice of `usages.py`, not of users.
+VIEWS = "views"
+CHOICES = LAYERS | {VIEWS: lambda model, layers, mask, is_text: [*layers, model.mix(layers, mask)[0]]}
 # The layers with one vector a sentence, and the layers that this vector pools.
 POOLED = {"pooled": "mix", "pooled_sum": "sum"}
 
@@ -67,7 +70,7 @@ class Selection:
     """The vectors to keep of a sentence.
 
     Attributes:
-        layers: a key of `LAYERS`.
+        layers: a key of `CHOICES`.
         dtype: the type of the numbers kept, one of `DTYPES`; the model computes in its own type.
         words: the words whose vectors are kept; None keeps all.
         allow_nan: whether vectors may be NaN.
@@ -119,7 +122,7 @@ class Selection:
     def _cut(self, layers: np.ndarray, place: slice | np.ndarray) -> np.ndarray:
         if self.layers in POOLED:
             return np.asarray(layers[0])
-        return layers[:, place] if self.layers == "all" else layers[0, place]
+        return layers[:, place] if self.layers in ("all", VIEWS) else layers[0, place]
 
 
 def embed_window(
@@ -218,21 +221,21 @@ def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], select
     mask = places >= 0
     vectors = words.vectors[places].masked_fill(~mask.unsqueeze(-1), 0)
     layers = model.bilm(vectors, mask)[0]
-    return torch.stack(LAYERS[selection.layers](model, layers, mask, mask & words.is_text[places]))
+    return torch.stack(CHOICES[selection.layers](model, layers, mask, mask & words.is_text[places]))
 
 
 def _embed_long(model: ElmoModel, words: _Words, places: Tensor, selection: Selection) -> Tensor:
     """The same for one long text, given the places `(T,)` of its words; see `bilm.py`."""
     kind = POOLED.get(selection.layers, selection.layers)
     is_plain = model.config.layer_mix == "scalar" and model.config.scalar_mix_layer_norm == "none"
-    if kind == "concat" or (kind == "mix" and not is_plain):
+    if kind in ("concat", VIEWS) or (kind == "mix" and not is_plain):
         kind = "all"  # a piece has one direction's half of each vector; these need whole vectors
 
     is_final = kind == selection.layers and selection.dtype != "int8"  # the scale of int8 needs whole vectors too
 
     def keep(of_piece: list[Tensor]) -> Tensor:
         mask = of_piece[0].new_ones(of_piece[0].shape[:2], dtype=torch.bool)
-        kept = torch.stack(LAYERS[kind](model, of_piece, mask, mask))
+        kept = torch.stack(CHOICES[kind](model, of_piece, mask, mask))
         return kept.to(getattr(torch, selection.dtype)) if is_final else kept
 
     kept, _ = model.bilm.read_in_pieces(lambda part: words.vectors[places[part]].unsqueeze(0), len(places), keep)
@@ -241,7 +244,7 @@ def _embed_long(model: ElmoModel, words: _Words, places: Tensor, selection: Sele
     mask, is_text = torch.ones_like(places, dtype=torch.bool).unsqueeze(0), words.is_text[places].unsqueeze(0)
     if kind != "all":
         return model.pool(kept[0], is_text).unsqueeze(0)
-    return torch.stack(LAYERS[selection.layers](model, [*kept], mask, is_text))
+    return torch.stack(CHOICES[selection.layers](model, [*kept], mask, is_text))
 
 
 def _digest_of(tokenizer: ElmoTokenizer) -> str:
