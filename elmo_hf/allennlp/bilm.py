@@ -4,6 +4,10 @@
 
 The parts are those of an `ElmoModel`, not copies. Old code hooks into a part, replaces it by its own module, or calls
 only one part, so each part takes and returns the same as in AllenNLP.
+
+`load_state_dict` also takes AllenNLP's names: `_token_embedder.char_conv_0.*` are
+`_token_embedder.encoder.convolutions.0.*` here, `_elmo_lstm.forward_layer_0.*` are
+`_elmo_lstm.bilm.layers.0.forward_lstm.*`.
 """
 
 import hashlib
@@ -21,15 +25,18 @@ from elmo_hf.conversion.model import bilm_of
 from elmo_hf.conversion.options import read_options
 from elmo_hf.conversion.published import BASE_URL, PUBLISHED, fetch, name_of
 from elmo_hf.conversion.readers.allennlp import read_allennlp
+from elmo_hf.conversion.readers.trained_allennlp import BILM, CHARACTERS, trained_rules
+from elmo_hf.conversion.rules import import_arrays
 
 from ..model.bilm import BiLM, BiLMState
 from ..model.configuration_elmo import ElmoConfig
 from ..model.inputs import checked_words
 from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
-from .state_dicts import rename_bilm
 
 DEFAULT_OPTIONS_FILE = BASE_URL + PUBLISHED["original"].addresses["options"][0]
 DEFAULT_WEIGHT_FILE = BASE_URL + PUBLISHED["original"].addresses["weights"][0]
+# Where `_ElmoBiLm` has the parts of `ElmoModel`.
+PARTS = {"token_encoder": "_token_embedder.encoder", "bilm": "_elmo_lstm.bilm"}
 
 
 def find_files(options_file: str | Path | None, weight_file: str | Path | None) -> Given:
@@ -189,7 +196,7 @@ class _ElmoBiLm(nn.Module):
         self.register_buffer("_eos_embedding", None, persistent=False)
         if vocab_to_cache and not any(parameter.requires_grad for parameter in self._token_embedder.parameters()):
             self.create_cached_cnn_embeddings(vocab_to_cache)
-        self.register_load_state_dict_pre_hook(rename_bilm)
+        self.register_load_state_dict_pre_hook(_rename_state)
 
     def get_output_dim(self) -> int:
         """2P."""
@@ -228,6 +235,25 @@ class _ElmoBiLm(nn.Module):
         vectors = vectors.masked_fill(~mask.unsqueeze(-1), 0)
         layers = self._elmo_lstm(vectors, mask)
         return {"activations": [torch.cat([vectors, vectors], dim=-1), *layers], "mask": mask}
+
+
+def _rename_state(bilm: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    """Renames AllenNLP's entries of a state dict to those of `_ElmoBiLm`.
+
+    Raises:
+        ConversionError: if AllenNLP's arrays are incomplete, or those of another architecture.
+    """
+    if prefix + CHARACTERS.removeprefix(BILM) in state:
+        config = bilm._token_embedder._config
+        rules = [rule for rule in trained_rules(config) if rule.source.startswith(BILM)]
+        theirs = [name for name in state if name.startswith((f"{prefix}_token_embedder.", f"{prefix}_elmo_lstm."))]
+        arrays = {BILM + name.removeprefix(prefix): state.pop(name).detach().cpu().numpy() for name in theirs}
+        for name, array in import_arrays(rules, arrays, "the state dict").items():
+            part, _, rest = name.partition(".")
+            tensor = state[f"{prefix}{PARTS[part]}.{rest}"] = torch.from_numpy(array)
+            if name.endswith("input_linear.bias"):
+                # AllenNLP's forget gates include the bias that the model adds at run time; gates are i, f, g, o.
+                tensor.unflatten(0, (4, -1))[1].sub_(config.forget_bias)
 
 
 def _load_bilm(options_file: str | Path | None, weight_file: str | Path | None, requires_grad: bool) -> PreTrainedModel:

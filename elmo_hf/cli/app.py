@@ -10,7 +10,7 @@ import sys
 from importlib import metadata
 from typing import Annotated
 
-import typer
+from typer import Context, Option, Typer
 
 from .conversion import convert, models, publish
 from .embedding import embed
@@ -31,7 +31,7 @@ GREETING = """ELMo as a transformers model. To begin with, on a text with one se
 tiny is a small English model in the package. `elmo-hf models` lists the published ones, `elmo-hf -h` all commands."""
 CONVERSION = ("elmo-hf convert tiny files --to allennlp", "elmo-hf convert files my-elmo --check")
 
-app = typer.Typer(
+app = Typer(
     name="elmo-hf",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -43,8 +43,7 @@ app = typer.Typer(
 
 @app.callback()
 def start(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+    context: Context, version: Annotated[bool, Option("--version", help="Show the version and exit.")] = False
 ) -> None:
     """ELMo (Peters et al. 2018) as a transformers model: convert, embed, pretrain, score, share.
 

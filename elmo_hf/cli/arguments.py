@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 if TYPE_CHECKING:
     import torch
@@ -12,24 +12,21 @@ if TYPE_CHECKING:
 
 # How raw text is split into words.
 Splitter = Literal["whitespace", "ptb"]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny, the model in the package.")]
-Encoding = Annotated[str, typer.Option(help="Encoding of files, such as latin-1.")]
+Model = Annotated[str, Argument(metavar="MODEL", help="A folder, a Hub name, or tiny, the model in the package.")]
+Encoding = Annotated[str, Option(help="Encoding of files, such as latin-1.")]
 Column = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Read this column of a table or dataset, or key of JSON objects.")
+    str | None, Option(metavar="NAME", help="Read this column of a table or dataset, or key of JSON objects.")
 ]
-SplitIntoWords = Annotated[
-    bool, typer.Option("--split-into-words", help="Sentences are words separated by blanks already.")
-]
-Device = Annotated[str | None, typer.Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")]
+SplitIntoWords = Annotated[bool, Option("--split-into-words", help="Sentences are words separated by blanks already.")]
+Device = Annotated[str | None, Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")]
 Licence = Annotated[
-    str | None, typer.Option("--license", metavar="NAME", help="Licence of the weights for the card, such as mit.")
+    str | None, Option("--license", metavar="NAME", help="Licence of the weights for the card, such as mit.")
 ]
 Language = Annotated[
-    list[str] | None, typer.Option(metavar="CODE", help="Language for the card, such as en; may be repeated.")
+    list[str] | None, Option(metavar="CODE", help="Language for the card, such as en; may be repeated.")
 ]
 SourceOfWeights = Annotated[
-    str | None,
-    typer.Option("--source", metavar="ADDRESS", help="For the card: where the weights come from, or a Hub name."),
+    str | None, Option("--source", metavar="ADDRESS", help="For the card: where the weights come from, or a Hub name.")
 ]
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import typer
+from typer import Argument, Option
 
 from .arguments import Language, Licence, SourceOfWeights, Splitter
 from .errors import check_usage, refuse_alone, say, say_table
@@ -12,51 +12,46 @@ from .errors import check_usage, refuse_alone, say, say_table
 def convert(
     paths: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="[SOURCE] DEST",
-            help="Folder, file or archive (not with --model or files), and the new folder.",
+        Argument(
+            metavar="[SOURCE] DEST", help="Folder, file or archive (not with --model or files), and the new folder."
         ),
     ],
     options: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="AllenNLP's options file, if SOURCE lacks it, or with --weights."),
+        Path | None, Option(metavar="FILE", help="AllenNLP's options file, if SOURCE lacks it, or with --weights.")
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="AllenNLP's hdf5 file, or a TensorFlow checkpoint's .index, in place of SOURCE.")
+        Path | None, Option(help="AllenNLP's hdf5 file, or a TensorFlow checkpoint's .index, in place of SOURCE.")
     ] = None,
-    softmax: Annotated[Path | None, typer.Option(help="The language models' softmax, an hdf5 file.")] = None,
-    vocabulary: Annotated[Path | None, typer.Option(help="Words of word input and of the softmax, one a line.")] = None,
+    softmax: Annotated[Path | None, Option(help="The language models' softmax, an hdf5 file.")] = None,
+    vocabulary: Annotated[Path | None, Option(help="Words of word input and of the softmax, one a line.")] = None,
     token_embeddings: Annotated[
-        Path | None, typer.Option(help="bilm-tf's dump of that vocabulary's vectors, in place of the character CNN.")
+        Path | None, Option(help="bilm-tf's dump of that vocabulary's vectors, in place of the character CNN.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Download a published model, such as small (`elmo-hf models` lists all).")
+        str | None, Option(help="Download a published model, such as small (`elmo-hf models` lists all).")
     ] = None,
     origin: Annotated[
-        str | None,
-        typer.Option("--from", metavar="FILE_OR_URL", help="With --model: its files, or another address of them."),
+        str | None, Option("--from", metavar="FILE_OR_URL", help="With --model: its files, or another address of them.")
     ] = None,
     align: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="LAYER=FILE", help="Multiply layer 0, 1... by the matrix in a .pth file; may be repeated."
-        ),
+        Option(metavar="LAYER=FILE", help="Multiply layer 0, 1... by the matrix in a .pth file; may be repeated."),
     ] = None,
     to: Annotated[
-        Literal["hf", "allennlp"], typer.Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")
+        Literal["hf", "allennlp"], Option(help="hf: a Hub folder. allennlp: options.json and weights.hdf5.")
     ] = "hf",
     word_splitter: Annotated[
         Splitter | None,
-        typer.Option(help="How raw text is split: ptb, English rules, or at blanks; default: by format and language."),
+        Option(help="How raw text is split: ptb, English rules, or at blanks; default: by format and language."),
     ] = None,
     check: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--check",
             help="Embed sentences before and after, print the largest difference; compare with published vectors.",
         ),
     ] = False,
-    dtype: Annotated[Literal["float32", "bfloat16"], typer.Option(help="Of the written weights.")] = "float32",
+    dtype: Annotated[Literal["float32", "bfloat16"], Option(help="Of the written weights.")] = "float32",
     licence: Licence = None,
     language: Language = None,
     source_of_weights: SourceOfWeights = None,
@@ -131,12 +126,12 @@ def models() -> None:
 
 
 def publish(
-    organisation: Annotated[str, typer.Argument(metavar="ORGANISATION", help="Your organisation or name on the Hub.")],
+    organisation: Annotated[str, Argument(metavar="ORGANISATION", help="Your organisation or name on the Hub.")],
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="Published models; default: all with an address and a licence."),
+        Argument(metavar="[NAME]...", help="Published models; default: all with an address and a licence."),
     ] = None,
-    private: Annotated[bool, typer.Option("--private", help="Make new repositories private.")] = False,
+    private: Annotated[bool, Option("--private", help="Make new repositories private.")] = False,
 ) -> None:
     """Convert published models and share them on the Hub.
 

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from ..disk.whole_files import refuse_existing
 from .arguments import Column, Device, Encoding, Model, SplitIntoWords, usable_device
@@ -24,7 +24,7 @@ def embed(
     model: Model,
     sources: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="INPUT...",
             help="Text, .jsonl, .csv, .tsv, .conllu or .fasta, plain or .gz: files, patterns, folders, also in stores "
             "(s3://...); or - for standard input.",
@@ -32,36 +32,33 @@ def embed(
     ],
     output: Annotated[
         str,
-        typer.Option(
+        Option(
             "--output",
             "-o",
             metavar="OUT",
             help="A new .hdf5, .h5, .safetensors, .parquet or .npz; or a folder (DIR/, s3://...) for shards.",
         ),
     ],
-    layers: Annotated[Layers, typer.Option(help="What to keep of a sentence.")] = "all",
-    dtype: Annotated[Dtype, typer.Option(help="Type of the numbers written.")] = "float32",
+    layers: Annotated[Layers, Option(help="What to keep of a sentence.")] = "all",
+    dtype: Annotated[Dtype, Option(help="Type of the numbers written.")] = "float32",
     words: Annotated[
-        str | None,
-        typer.Option(metavar="WORDS", help="Keep only these words: a file, one a line, or a regular expression."),
+        str | None, Option(metavar="WORDS", help="Keep only these words: a file, one a line, or a regular expression.")
     ] = None,
     shard_format: Annotated[
-        Format | None, typer.Option("--format", help="Format of the shards in a folder; default: parquet.")
+        Format | None, Option("--format", help="Format of the shards in a folder; default: parquet.")
     ] = None,
     column: Column = None,
     split: Annotated[
-        str | None, typer.Option(metavar="NAME", help="With --column: split of the dataset; default: train.")
+        str | None, Option(metavar="NAME", help="With --column: split of the dataset; default: train.")
     ] = None,
     split_into_words: SplitIntoWords = False,
     encoding: Encoding = "utf-8",
     batch_words: Annotated[
-        int, typer.Option(help="Most positions of a batch, padding included; more may suit a GPU.", min=1)
+        int, Option(help="Most positions of a batch, padding included; more may suit a GPU.", min=1)
     ] = 2048,
-    allow_nan: Annotated[bool, typer.Option("--allow-nan", help="Write NaN if the model gives it.")] = False,
+    allow_nan: Annotated[bool, Option("--allow-nan", help="Write NaN if the model gives it.")] = False,
     device: Device = None,
-    engine: Annotated[
-        Literal["ray"] | None, typer.Option(help="Computes shards on the workers of a Ray cluster.")
-    ] = None,
+    engine: Annotated[Literal["ray"] | None, Option(help="Computes shards on the workers of a Ray cluster.")] = None,
 ) -> None:
     """Embed sentences: a file, or a corpus into shards.
 

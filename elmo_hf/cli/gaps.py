@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from ..text.sentences import Sentence, read_sentences
 from .arguments import Encoding, Model, load_on_gpu
@@ -16,15 +16,15 @@ from .split_notes import note_cut
 def fill(
     model: Model,
     text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="A sentence with ___ in place of a word, or a file of such sentences.")
+        str, Argument(metavar="TEXT", help="A sentence with ___ in place of a word, or a file of such sentences.")
     ],
-    top_k: Annotated[int, typer.Option("--top-k", help="How many words.", min=1)] = 5,
+    top_k: Annotated[int, Option("--top-k", help="How many words.", min=1)] = 5,
     candidates: Annotated[
-        str | None, typer.Option(metavar="WORDS", help="Choose from these words, with blanks between them.")
+        str | None, Option(metavar="WORDS", help="Choose from these words, with blanks between them.")
     ] = None,
     direction: Annotated[
         Literal["both", "forward", "backward"],
-        typer.Option(help="Words before the gap (forward), behind it (backward), or both."),
+        Option(help="Words before the gap (forward), behind it (backward), or both."),
     ] = "both",
     encoding: Encoding = "utf-8",
 ) -> None:

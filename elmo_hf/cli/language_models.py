@@ -6,8 +6,8 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
 from tqdm import tqdm
+from typer import Argument, Option
 
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Corpora = Annotated[
     list[str],
-    typer.Argument(
+    Argument(
         metavar="CORPUS...", help="Text, .jsonl, .csv, .tsv, .conllu, .fasta, .gz too: files, patterns, Hub datasets."
     ),
 ]
@@ -33,10 +33,10 @@ OPTIMIZERS = {"adagrad": ("adagrad", 0.2), "adamw": ("adamw_torch_fused", 0.002)
 
 def vocab(
     corpora: Corpora,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="OUT", help="The vocabulary file to write.")],
-    size: Annotated[int | None, typer.Option(help="Most words, <S> </S> <UNK> included; default: all.", min=4)] = None,
-    min_count: Annotated[int, typer.Option(help="Least occurrences of a word.", min=1)] = 1,
-    words: Annotated[Splitter, typer.Option(help="How sentences are split into words.")] = "whitespace",
+    output: Annotated[Path, Option("--output", "-o", metavar="OUT", help="The vocabulary file to write.")],
+    size: Annotated[int | None, Option(help="Most words, <S> </S> <UNK> included; default: all.", min=4)] = None,
+    min_count: Annotated[int, Option(help="Least occurrences of a word.", min=1)] = 1,
+    words: Annotated[Splitter, Option(help="How sentences are split into words.")] = "whitespace",
     encoding: Encoding = "utf-8",
     column: Column = None,
 ) -> None:
@@ -67,56 +67,52 @@ def vocab(
 def pretrain(
     corpora: Corpora,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="OUT", help="The folder of the run and of the finished model.")
+        Path, Option("--output", "-o", metavar="OUT", help="The folder of the run and of the finished model.")
     ],
-    vocabulary: Annotated[Path | None, typer.Option(help="Words of the softmax, as `elmo-hf vocab` writes.")] = None,
-    held_out: Annotated[list[str] | None, typer.Option(help="Text that chooses the best checkpoint.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="JSON with fields of ElmoConfig; default: the original model.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="Start from this model: a folder, a Hub name, or tiny.")] = None,
+    vocabulary: Annotated[Path | None, Option(help="Words of the softmax, as `elmo-hf vocab` writes.")] = None,
+    held_out: Annotated[list[str] | None, Option(help="Text that chooses the best checkpoint.")] = None,
+    config: Annotated[Path | None, Option(help="JSON with fields of ElmoConfig; default: the original model.")] = None,
+    model: Annotated[str | None, Option(help="Start from this model: a folder, a Hub name, or tiny.")] = None,
     words: Annotated[
         Splitter | None,
-        typer.Option(help="How sentences are split into words; default: whitespace, or as MODEL splits them."),
+        Option(help="How sentences are split into words; default: whitespace, or as MODEL splits them."),
     ] = None,
     encoding: Encoding = "utf-8",
     column: Column = None,
     alphabet: Annotated[
         Literal["bytes", "code_points"] | None,
-        typer.Option(
+        Option(
             help="What a new model reads; code_points: one id a letter, of those in the vocabulary, which pays if a "
             "letter has several bytes, as in Hindi. Default: the config's, or bytes."
         ),
     ] = None,
-    softmax: Annotated[Literal["full", "sampled"] | None, typer.Option(help="Replaces the config's softmax.")] = None,
+    softmax: Annotated[Literal["full", "sampled"] | None, Option(help="Replaces the config's softmax.")] = None,
     samples: Annotated[
-        int | None, typer.Option(help="Words drawn for a sampled softmax; chooses this softmax too.", min=1)
+        int | None, Option(help="Words drawn for a sampled softmax; chooses this softmax too.", min=1)
     ] = None,
-    epochs: Annotated[float, typer.Option(help="Passes over the corpus.")] = 10,
-    max_steps: Annotated[int | None, typer.Option(help="Steps, in place of --epochs.", min=1)] = None,
-    rows: Annotated[int, typer.Option(help="Rows of a batch (bilm-tf's batch_size), for each process.", min=1)] = 128,
-    unroll_steps: Annotated[int, typer.Option(help="Words of a row in one step.", min=1)] = 20,
+    epochs: Annotated[float, Option(help="Passes over the corpus.")] = 10,
+    max_steps: Annotated[int | None, Option(help="Steps, in place of --epochs.", min=1)] = None,
+    rows: Annotated[int, Option(help="Rows of a batch (bilm-tf's batch_size), for each process.", min=1)] = 128,
+    unroll_steps: Annotated[int, Option(help="Words of a row in one step.", min=1)] = 20,
     optimizer: Annotated[
-        Literal["adagrad", "adamw"], typer.Option(help="adagrad is bilm-tf's; adamw learns more in a short run.")
+        Literal["adagrad", "adamw"], Option(help="adagrad is bilm-tf's; adamw learns more in a short run.")
     ] = "adagrad",
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Default: 0.2 with adagrad, 0.002 with adamw.", min=0)
-    ] = None,
+    learning_rate: Annotated[float | None, Option(help="Default: 0.2 with adagrad, 0.002 with adamw.", min=0)] = None,
     schedule: Annotated[
-        Literal["constant", "linear"], typer.Option(help="Of the learning rate; linear: falls to 0 at the last step.")
+        Literal["constant", "linear"], Option(help="Of the learning rate; linear: falls to 0 at the last step.")
     ] = "constant",
     warmup_steps: Annotated[
-        int, typer.Option(help="First steps, in which the learning rate rises from 0; adamw needs some.", min=0)
+        int, Option(help="First steps, in which the learning rate rises from 0; adamw needs some.", min=0)
     ] = 0,
-    accumulate: Annotated[int, typer.Option(help="Steps whose gradients are added up.", min=1)] = 1,
+    accumulate: Annotated[int, Option(help="Steps whose gradients are added up.", min=1)] = 1,
     reset_probability: Annotated[
-        float, typer.Option(help="Chance of a sentence to begin from the zero state.", min=0, max=1)
+        float, Option(help="Chance of a sentence to begin from the zero state.", min=0, max=1)
     ] = 0.1,
-    frozen_steps: Annotated[int, typer.Option(help="First steps in which only the softmax learns.", min=0)] = 0,
-    bf16: Annotated[bool, typer.Option("--bf16", help="Compute in bfloat16 where that is safe.")] = False,
-    seed: Annotated[int, typer.Option(help="Seed of weights, order of sentences, dropout and sampling.")] = 0,
-    checkpoint_steps: Annotated[int, typer.Option(help="Steps from checkpoint to checkpoint.", min=1)] = 1000,
-    logging_steps: Annotated[int, typer.Option(help="Steps from log to log.", min=1)] = 100,
+    frozen_steps: Annotated[int, Option(help="First steps in which only the softmax learns.", min=0)] = 0,
+    bf16: Annotated[bool, Option("--bf16", help="Compute in bfloat16 where that is safe.")] = False,
+    seed: Annotated[int, Option(help="Seed of weights, order of sentences, dropout and sampling.")] = 0,
+    checkpoint_steps: Annotated[int, Option(help="Steps from checkpoint to checkpoint.", min=1)] = 1000,
+    logging_steps: Annotated[int, Option(help="Steps from log to log.", min=1)] = 100,
 ) -> None:
     """Pretrain an ELMo on CORPUS, or adapt one, as bilm-tf does.
 
@@ -196,34 +192,30 @@ def pretrain(
 
 def score(
     model: Model,
-    source: Annotated[
-        Path, typer.Argument(metavar="INPUT", help="Text, .csv, .tsv, .jsonl, .conllu or .fasta, or .gz.")
-    ],
+    source: Annotated[Path, Argument(metavar="INPUT", help="Text, .csv, .tsv, .jsonl, .conllu or .fasta, or .gz.")],
     words: Annotated[
-        Splitter | None, typer.Option(help="How sentences are split into words; default: as MODEL's training text.")
+        Splitter | None, Option(help="How sentences are split into words; default: as MODEL's training text.")
     ] = None,
     encoding: Encoding = "utf-8",
     column: Column = None,
-    rows: Annotated[int, typer.Option(help="Rows read side by side when the state is carried.", min=1)] = 32,
+    rows: Annotated[int, Option(help="Rows read side by side when the state is carried.", min=1)] = 32,
     per_word: Annotated[
-        Path | None,
-        typer.Option(help="Write each word's surprisal to this new file: .parquet, .csv or, with tabs, .tsv."),
+        Path | None, Option(help="Write each word's surprisal to this new file: .parquet, .csv or, with tabs, .tsv.")
     ] = None,
     carry_state: Annotated[
-        bool, typer.Option("--carry-state", help="With --per-word: carry the state; default: from zero.")
+        bool, Option("--carry-state", help="With --per-word: carry the state; default: from zero.")
     ] = False,
     documents: Annotated[
-        bool, typer.Option("--documents", help="Carry the state through each document; blank lines separate them.")
+        bool, Option("--documents", help="Carry the state through each document; blank lines separate them.")
     ] = False,
     unit: Annotated[
-        Literal["bits", "nats"] | None, typer.Option(help="With --per-word: unit of the surprisals; default: bits.")
+        Literal["bits", "nats"] | None, Option(help="With --per-word: unit of the surprisals; default: bits.")
     ] = None,
     skip_unknown: Annotated[
-        bool, typer.Option("--skip-unknown", help="With --per-word: leave surprisals of unknown words empty.")
+        bool, Option("--skip-unknown", help="With --per-word: leave surprisals of unknown words empty.")
     ] = False,
     regions: Annotated[
-        bool,
-        typer.Option("--regions", help="With --per-word: one row for each text between blanks, such as `river.`"),
+        bool, Option("--regions", help="With --per-word: one row for each text between blanks, such as `river.`")
     ] = False,
 ) -> None:
     """Measure the perplexity of INPUT and the surprisal of its words.

@@ -3,13 +3,13 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from ..text.escapes import printable
 from .arguments import Language, Licence, Model, SourceOfWeights
 from .errors import counted, say, say_table
 
-Folder = Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that `elmo-hf convert` or Python saved.")]
+Folder = Annotated[Path, Argument(metavar="FOLDER", help="A folder that `elmo-hf convert` or Python saved.")]
 
 
 def info(model: Model) -> None:
@@ -23,9 +23,7 @@ def info(model: Model) -> None:
     say_table(describe(model))
 
 
-def check(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A model, checkpoint, download or shards.")],
-) -> None:
+def check(folder: Annotated[Path, Argument(metavar="FOLDER", help="A model, checkpoint, download or shards.")]) -> None:
     """Check that the files of FOLDER are as they were written.
 
     The weights of a model, and all files of a checkpoint or a download, have their checksums in SHA256SUMS, which
@@ -52,12 +50,7 @@ def env() -> None:
     say_table(describe())
 
 
-def card(
-    folder: Folder,
-    licence: Licence = None,
-    language: Language = None,
-    source: SourceOfWeights = None,
-) -> None:
+def card(folder: Folder, licence: Licence = None, language: Language = None, source: SourceOfWeights = None) -> None:
     """Write the model card of FOLDER, or change it.
 
     A folder without a card, or with a draft of transformers' Trainer, gets a new card: sizes, snippet, limits, the
@@ -85,8 +78,8 @@ def card(
 
 def export(
     model: Model,
-    output: Annotated[Path, typer.Argument(metavar="OUT", help="A new file, .onnx or .pt2 (torch.export).")],
-    state: Annotated[bool, typer.Option("--state", help="Make the state of the LSTMs an input and an output.")] = False,
+    output: Annotated[Path, Argument(metavar="OUT", help="A new file, .onnx or .pt2 (torch.export).")],
+    state: Annotated[bool, Option("--state", help="Make the state of the LSTMs an input and an output.")] = False,
 ) -> None:
     """Write MODEL as an ONNX graph, or as a program of torch.export.
 
@@ -103,10 +96,10 @@ def export(
 
 def push(
     folder: Folder,
-    name: Annotated[str, typer.Argument(metavar="ORG/NAME", help="The Hub repository; a new one is created.")],
-    private: Annotated[bool, typer.Option("--private", help="If the repository is new, make it private.")] = False,
+    name: Annotated[str, Argument(metavar="ORG/NAME", help="The Hub repository; a new one is created.")],
+    private: Annotated[bool, Option("--private", help="If the repository is new, make it private.")] = False,
     include: Annotated[
-        list[str] | None, typer.Option(metavar="PATTERN", help="Send these files too, such as LICENSE or 'docs/*'.")
+        list[str] | None, Option(metavar="PATTERN", help="Send these files too, such as LICENSE or 'docs/*'.")
     ] = None,
 ) -> None:
     """Share the model in FOLDER on the Hub, in one commit.

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
@@ -24,19 +24,17 @@ def usages(
     model: Model,
     corpora: Annotated[
         list[str],
-        typer.Argument(metavar="A [B]", help="A corpus, or two, such as two periods: each a file, pattern or folder."),
+        Argument(metavar="A [B]", help="A corpus, or two, such as two periods: each a file, pattern or folder."),
     ],
-    word: Annotated[str, typer.Option(metavar="WORD", help="The word, in upper or lower case.")],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="OUT", help="A new .csv with a row for each usage.")
-    ],
-    forms: Annotated[str, typer.Option(metavar="WORDS", help="Its other forms, such as banks,banking.")] = "",
-    most: Annotated[int, typer.Option(help="Most sentences from each corpus, spread over it.", min=1)] = 200,
+    word: Annotated[str, Option(metavar="WORD", help="The word, in upper or lower case.")],
+    output: Annotated[Path, Option("--output", "-o", metavar="OUT", help="A new .csv with a row for each usage.")],
+    forms: Annotated[str, Option(metavar="WORDS", help="Its other forms, such as banks,banking.")] = "",
+    most: Annotated[int, Option(help="Most sentences from each corpus, spread over it.", min=1)] = 200,
     layer: Annotated[
-        str | None, typer.Option(help="Layer of nearest usages and plot: 0, 1, ... or mix; default: the top layer.")
+        str | None, Option(help="Layer of nearest usages and plot: 0, 1, ... or mix; default: the top layer.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(help="A new picture of the usages: .png, .pdf or .svg.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.", min=0)] = 0,
+    plot: Annotated[Path | None, Option(help="A new picture of the usages: .png, .pdf or .svg.")] = None,
+    seed: Annotated[int, Option(help="Seed of the bootstrap.", min=0)] = 0,
     column: Column = None,
     split_into_words: SplitIntoWords = False,
     encoding: Encoding = "utf-8",

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from ..disk.whole_files import check_new_file
 from .arguments import Device, Encoding, Model, usable_device
@@ -13,21 +13,19 @@ from .split_notes import note_cut
 
 def vectors(
     model: Model,
-    words: Annotated[Path, typer.Argument(metavar="WORDS", help="One word a line; or .jsonl or .conllu; or .gz.")],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="OUT", help="A new text file of vectors.")
-    ] = None,
+    words: Annotated[Path, Argument(metavar="WORDS", help="One word a line; or .jsonl or .conllu; or .gz.")],
+    output: Annotated[Path | None, Option("--output", "-o", metavar="OUT", help="A new text file of vectors.")] = None,
     text_format: Annotated[
         Literal["word2vec", "glove"] | None,
-        typer.Option("--format", help="word2vec (default) begins with a line of two counts, glove does not."),
+        Option("--format", help="word2vec (default) begins with a line of two counts, glove does not."),
     ] = None,
     layer: Annotated[
-        str, typer.Option(help="token: by spelling alone. mix, 1, 2, ...: of a sentence of this one word.")
+        str, Option(help="token: by spelling alone. mix, 1, 2, ...: of a sentence of this one word.")
     ] = "token",
     nearest: Annotated[
-        list[str] | None, typer.Option(metavar="WORD", help="Print the nearest of WORDS; may be repeated.")
+        list[str] | None, Option(metavar="WORD", help="Print the nearest of WORDS; may be repeated.")
     ] = None,
-    count: Annotated[int | None, typer.Option(help="With --nearest: how many words; default: 10.", min=1)] = None,
+    count: Annotated[int | None, Option(help="With --nearest: how many words; default: 10.", min=1)] = None,
     encoding: Encoding = "utf-8",
     device: Device = None,
 ) -> None:

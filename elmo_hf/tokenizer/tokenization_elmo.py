@@ -140,10 +140,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
     def split_text(self, text: str) -> list[tuple[str, tuple[int, int]]]:
         """Splits a text into words with their offsets; reserved words are kept whole."""
-        split, reserved = (
-            self._split_by or self._tokenizer.pre_tokenizer.pre_tokenize_str,
-            getattr(self._codec, "reserved", {}),
-        )
+        split = self._split_by or self._tokenizer.pre_tokenizer.pre_tokenize_str
+        reserved = getattr(self._codec, "reserved", {})
         if not reserved:
             return split(text)
         longest_first = sorted(reserved, key=len, reverse=True)
