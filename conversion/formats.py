@@ -64,11 +64,7 @@ FORMATS = (
 
 
 def recognise(source: Source) -> Format:
-    """Finds the first format that matches.
-
-    Raises:
-        ConversionError: if no format matches; the message lists the known formats.
-    """
+    """Finds the first format that matches."""
     found = next((each for each in FORMATS if each.matches(source)), None)
     known = f"one of: {'; '.join(each.name for each in FORMATS)}"
     advice = "A `model.safetensors` is converted already: `from_pretrained` loads it, `--to allennlp` converts back."

@@ -43,11 +43,7 @@ class Option:
 
 
 def read_options(path: Path) -> dict[str, Any]:
-    """Reads an options file, one JSON object.
-
-    Raises:
-        ConversionError: if the file is missing, damaged or too large.
-    """
+    """Reads an options file, one JSON object."""
     with reading(path):
         return read_json(path)
 

@@ -66,11 +66,7 @@ def reading(path: object) -> Iterator[None]:
 
 
 def check_unpacked(unpacked: int, path: Path) -> None:
-    """Checks the size that a file declares for its content before any of it is unpacked.
-
-    Raises:
-        ConversionError: if the file would become too large.
-    """
+    """Checks the size that a file declares for its content before any of it is unpacked."""
     packed = path.stat().st_size
     most = min(MAX_RATIO * packed + ALLOWANCE, packed + MAX_GROWTH)
     require(unpacked <= most, path, "", f"at most {most:,} bytes when it is unpacked", f"{unpacked:,}")

@@ -60,11 +60,7 @@ class Source:
 
 @contextmanager
 def open_source(path: Path, place: Path | None = None) -> Iterator[Source]:
-    """Opens a folder, a file or an archive, which is unpacked in the folder `place` or among the temporary files.
-
-    Raises:
-        ConversionError: if the path does not exist, or is a damaged or hostile archive.
-    """
+    """Opens a folder, a file or an archive, which is unpacked in the folder `place` or among the temporary files."""
     if path.is_dir():
         yield Source(path, files_in(path, *LEVELS))
         return
@@ -85,12 +81,7 @@ def open_source(path: Path, place: Path | None = None) -> Iterator[Source]:
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Opens a zip file after checking the unpacked size of its entries.
-
-    Raises:
-        ConversionError: if this size is too large.
-        zipfile.BadZipFile: and other errors, if it is damaged.
-    """
+    """Opens a zip file after checking the unpacked size of its entries; a damaged one raises zipfile's own errors."""
     with zipfile.ZipFile(path) as archive:
         check_unpacked(sum(member.file_size for member in archive.filelist), path)
         yield archive

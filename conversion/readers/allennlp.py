@@ -53,11 +53,7 @@ def checkpoint_files(source: Source) -> dict[str, Path]:
 
 
 def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
-    """Reads a folder or an archive, with the files that the user gave.
-
-    Raises:
-        ConversionError: if the checkpoint cannot be converted.
-    """
+    """Reads a folder or an archive, with the files that the user gave."""
     files = checkpoint_files(source)
     beside = _beside(source.path) if source.is_file and given.options is None else {}
     checkpoint = read_allennlp(_find(files | beside, source.path, given))
@@ -67,11 +63,7 @@ def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
 
 
 def read_allennlp(files: Given) -> Checkpoint:
-    """Reads the checkpoint of some files, with options and weights, and its language models if it has a softmax.
-
-    Raises:
-        ConversionError: if the checkpoint cannot be converted.
-    """
+    """Reads the checkpoint of some files, with options and weights, and its language models if it has a softmax."""
     assert files.options is not None
     assert files.weights is not None
     options = read_options(files.options)

@@ -50,9 +50,6 @@ def read_variables(prefix: Path) -> dict[str, np.ndarray]:
 
     Returns:
         arrays by their names in an hdf5 file; the softmax's are `softmax/W` and `softmax/b`.
-
-    Raises:
-        ConversionError: if a file is missing or damaged, or two variables get the same name.
     """
     bundle = TensorBundle(prefix)
     variables: dict[str, str] = {}

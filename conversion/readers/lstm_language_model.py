@@ -42,11 +42,7 @@ def is_language_model(source: Source) -> bool:
 
 
 def read_language_model(source: Source, given: Given) -> Checkpoint:
-    """Reads the state dict and the vocabulary of a folder or an archive.
-
-    Raises:
-        ConversionError: if the weights are those of another kind of model, or do not belong to the vocabulary.
-    """
+    """Reads the state dict and the vocabulary of a folder or an archive."""
     names = sorted(name for name in source.top if name.endswith(".pt"))
     require(len(names) == 1, source.path, "", "a source of one file of weights", listed(names))
     path, vocabulary = source.files[names[0]], source.files["vocab.txt"]

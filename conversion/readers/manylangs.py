@@ -81,11 +81,7 @@ def name_symbols(characters: Mapping[str, int], words: Mapping[str, int], num_ch
 
 
 def read_manylangs(source: Source, given: Given) -> Checkpoint:
-    """Reads a folder or an archive.
-
-    Raises:
-        ConversionError: if the files are incomplete or damaged, or if the architecture is not an ELMo's.
-    """
+    """Reads a folder or an archive."""
     options, where = _architecture(source)
     token = read_state_dict(_file(source, "token_embedder.pkl"))
     encoder = read_state_dict(_file(source, "encoder.pkl"))

@@ -98,11 +98,7 @@ class TensorBundle:
     """
 
     def __init__(self, prefix: Path) -> None:
-        """Reads the index.
-
-        Raises:
-            ConversionError: if the index is missing, damaged, or of an unsupported kind.
-        """
+        """Reads the index."""
         self.prefix = prefix
         path = prefix.with_name(f"{prefix.name}.index")
         with reading(path):
@@ -178,9 +174,6 @@ def find_index(files: Mapping[str, Path]) -> Path:
 
     Args:
         files: paths by name, all in one folder; at least one is an index.
-
-    Raises:
-        ConversionError: if the named index does not exist.
     """
     found = sorted((path for name, path in files.items() if name.endswith(".index")), key=_step)
     if "checkpoint" not in files:

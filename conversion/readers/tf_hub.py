@@ -69,11 +69,7 @@ def holds_module(source: Source) -> bool:
 
 
 def read_tf_hub(source: Source, given: Given) -> Checkpoint:
-    """Reads a module.
-
-    Raises:
-        ConversionError: if the module is not an ELMo, or cannot be converted.
-    """
+    """Reads a module."""
     found = _named(source, INDEX)
     modules = listed(str(PurePosixPath(name).parent.parent) for name in found) or f"`{PROGRAM}` alone"
     require(len(found) == 1, source.path, "", f"a folder with one module's `variables/{INDEX}`", modules)

@@ -29,9 +29,6 @@ def read_state_dict(path: Path) -> dict[str, np.ndarray]:
 
     Returns:
         arrays, some of which may share memory; bfloat16, which NumPy lacks, becomes float32.
-
-    Raises:
-        ConversionError: if the file is not a state dict of torch, is damaged, or holds anything but tensors.
     """
     with reading(path):
         state = _load(path)
@@ -51,11 +48,7 @@ def read_state_dict(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_matrix(path: Path) -> np.ndarray:
-    """Reads a single array of NumPy or tensor of torch, in float64.
-
-    Raises:
-        ConversionError: if the file is damaged or holds anything but an array of numbers.
-    """
+    """Reads a single array of NumPy or tensor of torch, in float64."""
     with reading(path), torch.serialization.safe_globals(NUMPY):
         loaded = _load(path)
         is_array = isinstance(loaded, Tensor | np.ndarray)

@@ -59,11 +59,7 @@ def weights_name(source: Source) -> str | None:
 
 
 def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
-    """Reads the biLM and its scalar mixes.
-
-    Raises:
-        ConversionError: if there is no ELMo or more than one, the options file is missing, or the weights are damaged.
-    """
+    """Reads the biLM and its scalar mixes."""
     name = weights_name(source)
     assert name is not None
     state = read_state_dict(source.files[name])

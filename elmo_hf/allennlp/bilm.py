@@ -87,11 +87,7 @@ class _ElmoCharacterEncoder(nn.Module):
         *,
         model: PreTrainedModel | None = None,
     ) -> None:
-        """Loads the two files from paths or addresses, or takes the encoder of `model`.
-
-        Raises:
-            ConversionError: if a file is missing or has another format.
-        """
+        """Loads the two files, or takes the encoder of `model`; arguments and errors are those of `Elmo`."""
         super().__init__()
         model = _load_bilm(options_file, weight_file, requires_grad) if model is None else model
         self._options: dict[str, Any] | None = None
@@ -179,11 +175,7 @@ class _ElmoBiLm(nn.Module):
         *,
         model: PreTrainedModel | None = None,
     ) -> None:
-        """Loads the two files, or wraps `model`; arguments are those of `Elmo`.
-
-        Raises:
-            ConversionError: if a file is missing or has another format.
-        """
+        """Loads the two files, or wraps `model`; arguments and errors are those of `Elmo`."""
         super().__init__()
         model = _load_bilm(options_file, weight_file, requires_grad) if model is None else model
         self._requires_grad = requires_grad

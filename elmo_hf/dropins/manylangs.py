@@ -32,14 +32,11 @@ class Embedder:
     """
 
     def __init__(self, model_dir: str | Path, batch_size: int = 64) -> None:
-        """Loads a model.
+        """Loads a model; errors are those of `open_model`.
 
         Args:
             model_dir: a folder or archive of ELMoForManyLangs, or whatever `open_model` takes.
             batch_size: the most sentences of a batch.
-
-        Raises:
-            ValueError: if there is no such model, or if it is damaged or incomplete.
         """
         self.elmo, self.batch_size = StatefulWords(*open_model(model_dir)), batch_size
 

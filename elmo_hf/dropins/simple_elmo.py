@@ -49,15 +49,12 @@ class ElmoModel:
     batch_size: int
 
     def load(self, directory: str | Path, max_batch_size: int = 32, limit: int = 100) -> None:
-        """Loads a model.
+        """Loads a model; errors are those of `open_model`.
 
         Args:
             directory: simple_elmo's archive or folder, or whatever `open_model` takes.
             max_batch_size: the most sentences of a batch.
             limit: ignored: no words are cached, because equal words of a batch are computed once.
-
-        Raises:
-            ValueError: if there is no such model, or if it is damaged or incomplete.
         """
         self.elmo, self.batch_size = StatefulWords(*open_model(directory)), max_batch_size
 

@@ -200,9 +200,6 @@ class Shards:
 
         Returns:
             whether there are no shards yet.
-
-        Raises:
-            FileExistsError: if the file exists, or the folder holds other files.
         """
         place = self._file or self._folder.disk
         if place is not None:

@@ -118,9 +118,6 @@ def load_for_export(source: str | Path, has_state: bool = False) -> ElmoPreTrain
 
     A model that was saved with a task head has it. Otherwise, or with `has_state`, the model is the biLM, because only
     the biLM has a state.
-
-    Raises:
-        ValueError: as in `load_complete`.
     """
     config, _ = read_config(open_folder(source, weights=False))
     head = HEADS.get("".join(config.architectures or []), ElmoModel)

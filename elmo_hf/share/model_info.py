@@ -88,14 +88,7 @@ def look_at(source: str | Path) -> SavedModel:
 
 
 def describe(source: str | Path) -> list[tuple[str, str]]:
-    """The facts about a model as rows of a name and a value.
-
-    Args:
-        source: a folder, a Hub name, or `"tiny"`.
-
-    Raises:
-        ValueError: as in `look_at`.
-    """
+    """The facts about a model as rows of a name and a value; the argument and the errors are those of `look_at`."""
     model = look_at(source)
     config, metadata, tokenizer = model.config, model.card.data, model.tokenizer
     sizes = [row for row in architecture(config, model.num_parameters) if row[0] != "softmax"]
@@ -140,9 +133,6 @@ def new_card(folder: Path, labels: dict[str, Any], repository: str | None = None
         folder: a folder with weights; its name is the card's title, unless there is a repository.
         labels: from `card_labels`.
         repository: the Hub repository `org/name` that the card is for.
-
-    Raises:
-        ValueError: as in `look_at`.
     """
     model = look_at(folder)
     drafted = model.card.data.to_dict()

@@ -77,11 +77,7 @@ def read_card(path: Path) -> ModelCard:
 
 
 def label_card(path: Path, labels: Mapping[str, Any]) -> None:
-    """Writes the labels of `card_labels` into a card, and completes the rest of its metadata.
-
-    Raises:
-        ValueError: as in `read_card`.
-    """
+    """Writes the labels of `card_labels` into a card, and completes the rest of its metadata."""
     card = read_card(path)
     defaults = {"library_name": "transformers", "pipeline_tag": FEATURE_EXTRACTION, "tags": TAGS}
     metadata = defaults | card.data.to_dict() | dict(labels)

@@ -40,6 +40,8 @@ WORD_COST = 64
 TOO_LONG = f"a row, sentence or protein of more than {MAX_CHARACTERS:,} characters, with {WORD_COST} for each word."
 FASTA_SUFFIXES = (".fasta", ".fa", ".faa")
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
+# The suffixes of files with sentences.
+SUFFIXES = (".txt", ".gz", CONLLU_SUFFIX, *JSON_SUFFIXES, *FASTA_SUFFIXES, *SEPARATORS)
 CONLLU_NUMBER = re.compile(r"([0-9]+)|[0-9]+[-.][0-9]+")
 # Errors that `datasets` raises besides its own if a dataset does not exist, or if one of its files is damaged.
 UNREADABLE = (EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error)

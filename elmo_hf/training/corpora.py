@@ -12,16 +12,7 @@ from glob import glob
 from io import StringIO
 from pathlib import Path
 
-from ..text.sentences import (
-    CONLLU_SUFFIX,
-    FASTA_SUFFIXES,
-    JSON_SUFFIXES,
-    SEPARATORS,
-    Sentence,
-    read_dataset,
-    read_sentences,
-    storable,
-)
+from ..text.sentences import SUFFIXES, Sentence, read_dataset, read_sentences, storable
 from ..tokenizer.code_point_codec import BEGIN_WORD, BOS, CHARACTER, END_WORD, EOS, FILLER, UNKNOWN
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
 
@@ -52,9 +43,7 @@ def read_sources(sources: Sequence[str], encoding: str = "utf-8", column: str | 
 def _files(source: str) -> list[str]:
     """The file of this name, or the files that match a pattern; empty for a dataset."""
     paths = [source] if os.path.isfile(source) else sorted(filter(os.path.isfile, glob(source, recursive=True)))
-    is_name = HUB_NAME.fullmatch(source) and not source.endswith(
-        (".txt", ".gz", CONLLU_SUFFIX, *JSON_SUFFIXES, *FASTA_SUFFIXES, *SEPARATORS)
-    )
+    is_name = HUB_NAME.fullmatch(source) and not source.endswith(SUFFIXES)
     if not paths and not is_name and not os.path.isdir(source):
         raise ValueError(f"there is no file {source}.")
     return paths
