@@ -31,7 +31,7 @@ from .check import check_folder
 from .contract import Given
 from .formats import recognise
 from .hdf5 import write_hdf5
-from .model import is_of_a_mix, num_parameters, save_model, save_rounded
+from .model import is_of_a_mix, num_parameters, save_model
 from .readers.hdf5_layout import (
     FORGET_BIAS,
     allennlp_rules,
@@ -105,7 +105,7 @@ def convert_source(
             for name in published:
                 tell(f"Note: the vectors are those that were published for {name}.")
             if dtype != "float32":
-                save_rounded(checkpoint, folder, dtype)
+                save_model(checkpoint, folder, dtype)
             digests = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
             card = render_card(
                 destination.resolve().name,

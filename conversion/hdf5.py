@@ -22,11 +22,7 @@ def is_hdf5(name: str) -> bool:
 
 
 def read_hdf5(path: Path) -> dict[str, np.ndarray]:
-    """Reads every array of an hdf5 file by its full name.
-
-    Raises:
-        ConversionError: if the file is missing or damaged, refers to other files, or declares too many bytes.
-    """
+    """Reads every array of an hdf5 file by its full name."""
     with reading(path), h5py.File(path, "r") as file:
         items = dict(_datasets(file, "", {h5py.h5o.get_info(file.id).addr}))
         unpacked = 0

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from transformers import PreTrainedModel
 
 from elmo_hf.folder.loading import load_complete, load_tokenizer, model_folder
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
@@ -42,21 +41,15 @@ def bilm_of(checkpoint: Checkpoint) -> ElmoModel:
     return (model.elmo if isinstance(model, ElmoForPreTraining) else model).eval()
 
 
-def save_model(checkpoint: Checkpoint, folder: Path) -> None:
-    """Writes config, weights and code; adds no scalar mix that the checkpoint lacks."""
+def save_model(checkpoint: Checkpoint, folder: Path, dtype: str = "float32") -> None:
+    """Writes config, weights as numbers of `dtype`, and code; adds no scalar mix that the checkpoint lacks."""
     with torch.device("meta"):
-        model = _new_model(checkpoint.config)
-    tensors = _torch_tensors(checkpoint)
-    shapes = {name: tensor.shape for name, tensor in _carried(model, checkpoint).items()}
+        model = _new_model(checkpoint.config).to(getattr(torch, dtype))
+    has_mixes = any(map(is_of_a_mix, checkpoint.tensors))
+    tensors = {name: tensor.to(model.dtype) for name, tensor in _torch_tensors(checkpoint).items()}
+    shapes = {name: each.shape for name, each in model.state_dict().items() if has_mixes or not is_of_a_mix(name)}
     assert shapes == {name: tensor.shape for name, tensor in tensors.items()}, "the table does not fit the model"
     model.save_pretrained(folder, state_dict=tensors)
-
-
-def save_rounded(checkpoint: Checkpoint, folder: Path, dtype: str) -> None:
-    """Saves the weights that `save_model` wrote to `folder` again, as another dtype."""
-    model_class = ElmoModel if checkpoint.config.num_softmax_words is None else ElmoForPreTraining
-    model = load_complete(folder, model_class, dtype=dtype)
-    model.save_pretrained(folder, state_dict=_carried(model, checkpoint))
 
 
 def num_parameters(tensors: dict[str, np.ndarray]) -> int:
@@ -77,9 +70,3 @@ def _new_model(config: ElmoConfig) -> ElmoModel | ElmoForPreTraining:
 
 def _torch_tensors(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(tensor) for name, tensor in checkpoint.tensors.items()}
-
-
-def _carried(model: PreTrainedModel, checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
-    """A model's weights without the mixes that the checkpoint lacks."""
-    has_mixes = any(map(is_of_a_mix, checkpoint.tensors))
-    return {name: each for name, each in model.state_dict().items() if has_mixes or not is_of_a_mix(name)}

@@ -56,9 +56,6 @@ def make_config(options: Mapping[str, Any], table: Iterable[Option], where: obje
         table: the options to read.
         where: the options file, for messages.
         **fields: further fields of `ElmoConfig`.
-
-    Raises:
-        ConversionError: if a key is missing, or a value is illegal; the message names file and key.
     """
     keys = {option.field: ".".join(option.path) for option in table}
     fields |= {option.field: option.to_config(_look_up(options, option, where)) for option in table}

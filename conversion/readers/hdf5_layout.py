@@ -87,9 +87,6 @@ def config_from_options(
         options: the parsed options file.
         shapes: shape of each array, the softmax's included.
         where: the options file, for messages.
-
-    Raises:
-        ConversionError: if a key is missing or unknown, a value is illegal, or the model is not an ELMo.
     """
     has_characters = "char_cnn" in options
     known = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ())

@@ -230,11 +230,7 @@ class _ElmoBiLm(nn.Module):
 
 
 def _rename_state(bilm: Any, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    """Renames AllenNLP's entries of a state dict to those of `_ElmoBiLm`.
-
-    Raises:
-        ConversionError: if AllenNLP's arrays are incomplete, or those of another architecture.
-    """
+    """Renames AllenNLP's entries of a state dict to those of `_ElmoBiLm`."""
     if prefix + CHARACTERS.removeprefix(BILM) in state:
         config = bilm._token_embedder._config
         rules = [rule for rule in trained_rules(config) if rule.source.startswith(BILM)]

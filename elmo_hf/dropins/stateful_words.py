@@ -33,11 +33,7 @@ class Words(NamedTuple):
 
 
 class StatefulWords(StatefulElmo):
-    """A `StatefulElmo` with its tokenizer.
-
-    Attributes:
-        tokenizer: the tokenizer.
-    """
+    """A `StatefulElmo` with its tokenizer."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: ElmoTokenizer) -> None:
         """Starts without a state."""

@@ -180,7 +180,7 @@ def damaged_shards(folder: Path) -> tuple[int, list[str]]:
 
 
 class Shards:
-    """The shards of a folder and their entries.
+    """The shards of a folder and their entries; errors are those of `embed_documents`.
 
     Attributes:
         num_sentences: the number of sentences in the windows that were read.
@@ -220,12 +220,7 @@ class Shards:
             path.write_text(self._job, encoding="utf-8")
 
     def look(self) -> None:
-        """Lists the files that exist.
-
-        Raises:
-            ValueError: if the folder has the shards of another job.
-            FileNotFoundError: if this process cannot find the files that the first process wrote.
-        """
+        """Lists the files that exist, which must be of this job."""
         self._sizes = self._folder.sizes()
         recorded = self._folder.read([JOB])[0].decode(errors="replace")
         if other := [line for line in self._job.splitlines() if line not in recorded.splitlines()]:
@@ -256,11 +251,7 @@ class Shards:
         return False
 
     def _facts(self, entry: bytes, number: int, digest: str) -> list[str]:
-        """The checksum and the size of a shard from its entry; two empty values if the entry is damaged.
-
-        Raises:
-            ValueError: if the shard holds other sentences.
-        """
+        """The checksum and the size of a shard from its entry; two empty values if the entry is damaged."""
         found = entry.decode(errors="replace").split()
         if len(found) != 3:
             return ["", ""]
@@ -292,11 +283,7 @@ class Shards:
             path.write_text(" ".join(facts) + "\n", encoding="ascii")
 
     def finish(self) -> None:
-        """Writes `_index.jsonl`; or joins the shards in the single file, under another name until it is complete.
-
-        Raises:
-            ValueError: if the input changed or a shard was damaged meanwhile.
-        """
+        """Writes `_index.jsonl`; or joins the shards in the single file, under another name until it is complete."""
         known = {self._shard(number) for number in range(len(self._windows))}
         if beyond := sorted(name for name in self._sizes if name.startswith("part-") and name not in known):
             self._refuse(beyond[0])

@@ -86,11 +86,7 @@ def push_folder(
 
 
 def chosen_files(folder: Path, include: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The files of a folder that are sent, and the names of those that are not. Links are never sent.
-
-    Raises:
-        ValueError: if a pattern of `include` fits no file.
-    """
+    """The files of a folder that are sent, and the names of those that are not. Links are never sent."""
     asked = {pattern: [path for path in folder.glob(pattern) if is_own(path)] for pattern in include}
     wrong = [pattern for pattern, paths in asked.items() if not paths]
     if wrong:

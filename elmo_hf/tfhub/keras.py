@@ -30,11 +30,7 @@ from .module import Module, split_at_blanks
 
 @keras.saving.register_keras_serializable("elmo_hf")
 class KerasLayer(keras.layers.TorchModuleWrapper):
-    """Maps texts to vectors.
-
-    Attributes:
-        module: the `Module`.
-    """
+    """Maps texts to vectors by its `module`, a `Module`."""
 
     def __init__(
         self, handle: str | Path, trainable: bool = False, output_key: str = "default", **keras_arguments: Any

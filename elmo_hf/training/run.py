@@ -36,31 +36,11 @@ from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments
 logger = logging.getLogger(__name__)
 # Settings that change the result of a run; others only change the logs.
 DECISIVE = (
-    "seed",
-    "data_seed",
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "world_size",
-    "unroll_steps",
-    "scale_loss_by_steps",
-    "reset_probability",
-    "frozen_steps",
-    "learning_rate",
-    "lr_scheduler_type",
-    "max_grad_norm",
-    "optim",
-    "optim_args",
-    "adagrad_start",
-    "adam_beta1",
-    "adam_beta2",
-    "adam_epsilon",
-    "weight_decay",
-    "warmup_steps",
-    "lr_scheduler_kwargs",
-    "num_train_epochs",
-    "max_steps",
-    "bf16",
-    "fp16",
+    *("seed", "data_seed", "world_size", "num_train_epochs", "max_steps", "frozen_steps"),
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "unroll_steps", "reset_probability"),
+    *("optim", "optim_args", "adagrad_start", "adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay"),
+    *("learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps"),
+    *("scale_loss_by_steps", "max_grad_norm", "bf16", "fp16"),
 )
 # Keys of a config.json that are not fields of `ElmoConfig`.
 CONFIG_KEYS = {"model_type", "auto_map", "custom_pipelines"}
