@@ -14,42 +14,26 @@ from .witness.reference import ReferenceElmo
 
 @dataclass(frozen=True)
 class Given:
-    """Files and settings that a user may give besides SOURCE; for None the format decides.
+    """Files and settings that a user may give besides SOURCE; for None the format decides."""
 
-    Attributes:
-        options: the options file.
-        weights: the biLM's hdf5 file, or the `.index` of a TensorFlow checkpoint.
-        vocabulary: the words of word input and of the softmax, one a line.
-        softmax: the hdf5 file with the softmax of the language models; `weights` may hold it instead.
-        token_embeddings: bilm-tf's dump of the vocabulary's token vectors, which replaces the character CNN.
-        word_splitter: how the tokenizer splits raw text.
-    """
-
-    options: Path | None = None
-    weights: Path | None = None
-    vocabulary: Path | None = None
-    softmax: Path | None = None
+    options: Path | None = None  # the options file
+    weights: Path | None = None  # the biLM's hdf5 file, or the `.index` of a TensorFlow checkpoint
+    vocabulary: Path | None = None  # the words of word input and of the softmax, one a line
+    softmax: Path | None = None  # the hdf5 file with the softmax of the language models; `weights` may hold it instead
+    # The dump of the vocabulary's token vectors that bilm-tf wrote; it replaces the character CNN.
     token_embeddings: Path | None = None
-    word_splitter: str | None = None
+    word_splitter: str | None = None  # how the tokenizer splits raw text
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """An ELMo read from a foreign format.
+    """An ELMo read from a foreign format."""
 
-    Attributes:
-        config: the architecture.
-        tensors: the weights by our names: an `ElmoForPreTraining`'s if the config has a softmax, else an
-            `ElmoModel`'s. Scalar mixes are included only if the source has them.
-        tokenizer: turns text into the model's inputs.
-        sources: the files whose digests the model card lists, by the names that the card prints.
-        make_reference: makes the witness for `--check`; None if there is none.
-        notes: messages for the user about the parts of the source that the folder lacks.
-    """
-
-    config: ElmoConfig
+    config: ElmoConfig  # the architecture
+    # The weights by our names: an `ElmoForPreTraining`'s if the config has a softmax, else an `ElmoModel`'s.
+    # Scalar mixes are included only if the source has them.
     tensors: dict[str, np.ndarray]
-    tokenizer: ElmoTokenizer
-    sources: dict[str, Path]
-    make_reference: Callable[[], ReferenceElmo] | None = None
-    notes: tuple[str, ...] = ()
+    tokenizer: ElmoTokenizer  # turns text into the model's inputs
+    sources: dict[str, Path]  # the files whose digests the model card lists, by the names that the card prints
+    make_reference: Callable[[], ReferenceElmo] | None = None  # makes the witness for `--check`; None if there is none
+    notes: tuple[str, ...] = ()  # messages for the user about the parts of the source that the folder lacks

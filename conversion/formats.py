@@ -18,19 +18,13 @@ EVERYTHING = frozenset(field.name for field in fields(Given))
 
 @dataclass(frozen=True)
 class Format:
-    """One format of the table.
+    """One format of the table."""
 
-    Attributes:
-        name: its name, for the user.
-        matches: whether a source's files look like this format.
-        read: a function that reads the source, or raises a `ConversionError` with advice.
-        takes: the fields of `Given` that `read` uses.
-    """
-
-    name: str
-    matches: Callable[[Source], bool]
+    name: str  # its name, for the user
+    matches: Callable[[Source], bool]  # whether a source's files look like this format
+    # A function that reads the source, or raises a `ConversionError` with advice.
     read: Callable[[Source, Given], Checkpoint]
-    takes: frozenset[str]
+    takes: frozenset[str]  # the fields of `Given` that `read` uses
 
 
 FORMATS = (

@@ -24,22 +24,14 @@ def clip_to_config(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Option:
-    """One pair of a key and a field.
+    """One pair of a key and a field."""
 
-    Attributes:
-        path: the keys that lead to the value, from the top of the options.
-        field: the field of `ElmoConfig`.
-        default: the original software's value if the key is absent; `REQUIRED` if it has none.
-        to_config: maps the options' value to the field's; it passes on a value of a wrong type, which the config
-            refuses.
-        from_config: maps the field's value to the options'.
-    """
-
-    path: tuple[str, ...]
-    field: str
-    default: Any = REQUIRED
+    path: tuple[str, ...]  # the keys that lead to the value, from the top of the options
+    field: str  # the field of `ElmoConfig`
+    default: Any = REQUIRED  # the original software's value if the key is absent; `REQUIRED` if it has none
+    # Maps the options' value to the field's; it passes on a value of a wrong type, which the config refuses.
     to_config: Callable[[Any], Any] = lambda value: value
-    from_config: Callable[[Any], Any] = lambda value: value
+    from_config: Callable[[Any], Any] = lambda value: value  # maps the field's value to the options'
 
 
 def read_options(path: Path) -> dict[str, Any]:

@@ -75,19 +75,12 @@ def pad_columns(size: int, width: int) -> ArrayOp:
 
 @dataclass(frozen=True)
 class Rule:
-    """One row of a format's table.
+    """One row of a format's table."""
 
-    Attributes:
-        source: name of the foreign array.
-        shape: its shape.
-        targets: names of our tensors, in the order that the operations return them.
-        ops: the operations from `source` to `targets`, in the order of import.
-    """
-
-    source: str
-    shape: tuple[int, ...]
-    targets: tuple[str, ...]
-    ops: tuple[ArrayOp, ...] = ()
+    source: str  # name of the foreign array
+    shape: tuple[int, ...]  # its shape
+    targets: tuple[str, ...]  # names of our tensors, in the order that the operations return them
+    ops: tuple[ArrayOp, ...] = ()  # the operations from `source` to `targets`, in the order of import
 
 
 def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where: str) -> dict[str, np.ndarray]:

@@ -30,17 +30,11 @@ TAR_OPENERS: dict[bytes, Callable[..., Any]] = {b"\x1f\x8b": gzip.open, b"BZh": 
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a SOURCE.
+    """The files of a SOURCE."""
 
-    Attributes:
-        path: the path that the user gave.
-        files: path of each file by its name, with `/` between folders.
-        is_archive: whether the files were unpacked; the archive's digest then replaces theirs.
-    """
-
-    path: Path
-    files: dict[str, Path]
-    is_archive: bool = False
+    path: Path  # the path that the user gave
+    files: dict[str, Path]  # path of each file by its name, with `/` between folders
+    is_archive: bool = False  # whether the files were unpacked; the archive's digest then replaces theirs
 
     @property
     def is_file(self) -> bool:

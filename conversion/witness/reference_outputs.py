@@ -18,21 +18,13 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class Stream:
-    """Sentences and the numbers published about their vectors.
+    """Sentences and the numbers published about their vectors."""
 
-    Attributes:
-        model: a key of `PUBLISHED`.
-        source: the page with the numbers.
-        sentences: the sentences in order.
-        measure: a function that computes the numbers from the layers of all sentences.
-        expected: the published numbers.
-    """
-
-    model: str
-    source: str
-    sentences: tuple[str, ...]
-    measure: Callable[[Layers], np.ndarray]
-    expected: tuple[float, ...]
+    model: str  # a key of `PUBLISHED`
+    source: str  # the page with the numbers
+    sentences: tuple[str, ...]  # the sentences in order
+    measure: Callable[[Layers], np.ndarray]  # a function that computes the numbers from the layers of all sentences
+    expected: tuple[float, ...]  # the published numbers
 
 
 def cosine_distances(sentences: Layers, layer: int, *places: tuple[int, int]) -> np.ndarray:

@@ -17,19 +17,12 @@ from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
 
 class Words(NamedTuple):
-    """Vectors of words, without boundaries; zero on padding, which is on the right.
+    """Vectors of words, without boundaries; zero on padding, which is on the right."""
 
-    Attributes:
-        mask: `(B, T)`, True on words.
-        token_vectors: `(B, T, P)`, context-free.
-        layers: `(L+1, B, T, 2P)`.
-        mixed: `(B, T, 2P)`, the scalar mix of the layers.
-    """
-
-    mask: Tensor
-    token_vectors: Tensor
-    layers: Tensor
-    mixed: Tensor
+    mask: Tensor  # `(B, T)`, True on words
+    token_vectors: Tensor  # `(B, T, P)`, context-free
+    layers: Tensor  # `(L+1, B, T, 2P)`
+    mixed: Tensor  # `(B, T, 2P)`, the scalar mix of the layers
 
 
 class StatefulWords(StatefulElmo):

@@ -12,21 +12,13 @@ Line = tuple[str, int]
 
 
 class Window(NamedTuple):
-    """Consecutive sentences, which are embedded together.
+    """Consecutive sentences, which are embedded together."""
 
-    Attributes:
-        number: the window's number, from 0.
-        first: the number of sentences before the window.
-        lines: the places of its n sentences.
-        sentences: its n sentences.
-        digest: the digest of the job and these sentences; "" before it is computed.
-    """
-
-    number: int
-    first: int
-    lines: list[Line]
-    sentences: list[Sentence]
-    digest: str = ""
+    number: int  # the window's number, from 0
+    first: int  # the number of sentences before the window
+    lines: list[Line]  # the places of its n sentences
+    sentences: list[Sentence]  # its n sentences
+    digest: str = ""  # the digest of the job and these sentences; "" before it is computed
 
 
 # The user and password in an address, which the index of an output does not name.
@@ -34,23 +26,14 @@ PASSWORD = re.compile(r"(?<=://)[^/@]*@")
 
 
 class Documents(NamedTuple):
-    """Documents in their order, and how to read them.
+    """Documents in their order, and how to read them."""
 
-    Attributes:
-        names: the names of files (on a disk or in a store) or of datasets.
-        split_into_words: whether sentences are words separated by blanks already.
-        encoding: the encoding of the files.
-        column: the column to read of datasets, tables or JSON objects; None: `names` are files.
-        split: the split to read of datasets.
-        stream: standard input, which is the only document then.
-    """
-
-    names: list[str]
-    split_into_words: bool = False
-    encoding: str = "utf-8"
-    column: str | None = None
-    split: str = "train"
-    stream: BinaryIO | None = None
+    names: list[str]  # the names of files (on a disk or in a store) or of datasets
+    split_into_words: bool = False  # whether sentences are words separated by blanks already
+    encoding: str = "utf-8"  # the encoding of the files
+    column: str | None = None  # the column to read of datasets, tables or JSON objects; None: `names` are files
+    split: str = "train"  # the split to read of datasets
+    stream: BinaryIO | None = None  # standard input, which is the only document then
 
     @classmethod
     def find(cls, sources: list[str], output: str, **reading: Any) -> "Documents":

@@ -33,19 +33,12 @@ SUFFIXES = {"vectors": "", "scales": ".scales", "positions": ".positions"}
 
 @dataclass(frozen=True)
 class Record:
-    """One sentence and its vectors.
+    """One sentence and its vectors."""
 
-    Attributes:
-        number: the sentence's number in the whole input, from 0.
-        text: the sentence as one string that a file can hold.
-        arrays: its arrays by name; `vectors` is `(L+1, words, 2P)`, `(words, 2P)` or `(2P,)`.
-        line: the document and the index in it.
-    """
-
-    number: int
-    text: str
-    arrays: dict[str, np.ndarray]
-    line: tuple[str, int]
+    number: int  # the sentence's number in the whole input, from 0
+    text: str  # the sentence as one string that a file can hold
+    arrays: dict[str, np.ndarray]  # its arrays by name; `vectors` is `(L+1, words, 2P)`, `(words, 2P)` or `(2P,)`
+    line: tuple[str, int]  # the document and the index in it
 
     @property
     def named(self) -> dict[str, np.ndarray]:

@@ -67,19 +67,12 @@ POOLED = {"pooled": "mix", "pooled_sum": "sum"}
 
 @dataclass(frozen=True)
 class Selection:
-    """The vectors to keep of a sentence.
+    """The vectors to keep of a sentence."""
 
-    Attributes:
-        layers: a key of `CHOICES`.
-        dtype: the type of the numbers kept, one of `DTYPES`; the model computes in its own type.
-        words: the words whose vectors are kept; None keeps all.
-        allow_nan: whether vectors may be NaN.
-    """
-
-    layers: str = "all"
-    dtype: str = "float32"
-    words: ChosenWords | None = None
-    allow_nan: bool = False
+    layers: str = "all"  # a key of `CHOICES`
+    dtype: str = "float32"  # the type of the numbers kept, one of `DTYPES`; the model computes in its own type
+    words: ChosenWords | None = None  # the words whose vectors are kept; None keeps all
+    allow_nan: bool = False  # whether vectors may be NaN
 
     def check(self, suffix: str = "") -> None:
         """Raises ValueError if the selection is unknown, or if files with this suffix, or NumPy, cannot hold it."""

@@ -56,11 +56,7 @@ def draw_candidates(num_words: int, num_samples: int, device: torch.device | str
 
 
 def sampled_losses(
-    weight: Tensor,
-    bias: Tensor,
-    hidden: Sequence[Tensor],
-    targets: Sequence[Tensor],
-    candidates: Sequence[Candidates],
+    weight: Tensor, bias: Tensor, hidden: Sequence[Tensor], targets: Sequence[Tensor], candidates: Sequence[Candidates]
 ) -> list[Tensor]:
     """Each direction's sum of sampled losses. Do not report them: they are lower than cross-entropies.
 

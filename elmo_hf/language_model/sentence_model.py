@@ -168,12 +168,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         return vectors, mask, [targets.masked_fill(~mask, IGNORED) for targets in (after, before)], None, 1
 
     def losses(
-        self,
-        hidden: dict[str, Tensor],
-        targets: list[Tensor],
-        output_log_probs: bool,
-        distance: int,
-        **kwargs: Any,
+        self, hidden: dict[str, Tensor], targets: list[Tensor], output_log_probs: bool, distance: int, **kwargs: Any
     ) -> dict[str, Tensor]:
         """Mean cross-entropies, and log-probabilities `(B, T)` of the targets, by name.
 

@@ -46,23 +46,14 @@ REGION = re.compile(r"[\S\x1c-\x1f]+")
 
 
 class PlacedSentence(NamedTuple):
-    """A sentence that is not blank, and its places in the text; all places count from 0.
+    """A sentence that is not blank, and its places in the text; all places count from 0."""
 
-    Attributes:
-        line: the number of its line in the file.
-        words: the sentence's n words.
-        regions: for each word, its region in the sentence.
-        document: the number of the document.
-        document_sentence: the number of the sentence in the document.
-        document_region: the number, in the document, of the sentence's first region.
-    """
-
-    line: int
-    words: list[str]
-    regions: Sequence[int]
-    document: int = 0
-    document_sentence: int = 0
-    document_region: int = 0
+    line: int  # the number of its line in the file
+    words: list[str]  # the sentence's n words
+    regions: Sequence[int]  # for each word, its region in the sentence
+    document: int = 0  # the number of the document
+    document_sentence: int = 0  # the number of the sentence in the document
+    document_region: int = 0  # the number, in the document, of the sentence's first region
 
 
 def place_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterator[PlacedSentence]:

@@ -33,23 +33,15 @@ ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
 
 @dataclass(frozen=True)
 class Facts:
-    """Published facts about the weights.
+    """Published facts about the weights."""
 
-    Attributes:
-        title: such as "the small English model of the Allen Institute".
-        page: where the weights are published.
-        metadata: the card's `language`, `license`, and `datasets` if exactly the training texts are on the Hub.
-        sections: the sections about the training text, the licence and published scores.
-        words: how to split text, if `word_splitter` does not describe it.
-        example: two texts for the snippet.
-    """
-
-    title: str
-    page: str
+    title: str  # such as "the small English model of the Allen Institute"
+    page: str  # where the weights are published
+    # The card's `language`, `license`, and `datasets` if exactly the training texts are on the Hub.
     metadata: Mapping[str, Any]
-    sections: str
-    words: str | None = None
-    example: Sequence[str] = ENGLISH_EXAMPLE
+    sections: str  # the sections about the training text, the licence and published scores
+    words: str | None = None  # how to split text, if `word_splitter` does not describe it
+    example: Sequence[str] = ENGLISH_EXAMPLE  # two texts for the snippet
 
 
 def published_facts(name: str) -> Facts | None:
@@ -69,17 +61,11 @@ def published_facts(name: str) -> Facts | None:
 
 @dataclass(frozen=True)
 class Conversion:
-    """How a folder came from a checkpoint.
+    """How a folder came from a checkpoint."""
 
-    Attributes:
-        source_name: the name of the source.
-        digests: SHA-256 of each source file, by file name.
-        difference: the largest difference that the check found, or None.
-    """
-
-    source_name: str
-    digests: Mapping[str, str]
-    difference: float | None
+    source_name: str  # the name of the source
+    digests: Mapping[str, str]  # SHA-256 of each source file, by file name
+    difference: float | None  # the largest difference that the check found, or None
 
 
 def render_card(

@@ -34,19 +34,12 @@ HEADS = {
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A saved model without its weights.
+    """A saved model without its weights."""
 
-    Attributes:
-        config: its config.
-        tokenizer: its tokenizer, or None if it has none.
-        tensors: shape and type of each of its weights, by name.
-        card: its card; empty without one.
-    """
-
-    config: ElmoConfig
-    tokenizer: ElmoTokenizer | None
-    tensors: dict[str, tuple[tuple[int, ...], str]]
-    card: ModelCard
+    config: ElmoConfig  # its config
+    tokenizer: ElmoTokenizer | None  # its tokenizer, or None if it has none
+    tensors: dict[str, tuple[tuple[int, ...], str]]  # shape and type of each of its weights, by name
+    card: ModelCard  # its card; empty without one
 
     @property
     def num_parameters(self) -> int:
