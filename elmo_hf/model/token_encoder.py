@@ -37,8 +37,9 @@ from ..scan.kernels import apply
 from .configuration_elmo import ElmoConfig
 from .inputs import may_depend_on_data
 
-# Positions (words times characters) convolved at once: 21 MB in float32 for the widest filters of the original model.
-BLOCK_CHARACTERS = 5120
+# Positions (words times characters) convolved at once: 21 MB in float32 for the widest filters of the original model. A
+# GPU gets 134 MB, because it would wait for more launches.
+BLOCK_CHARACTERS, GPU_BLOCK_CHARACTERS = 5120, 32768
 # m of h(w): Knuth's multiplier of a linear congruential generator modulo 2^64.
 MULTIPLIER = 6364136223846793005
 
@@ -105,13 +106,15 @@ class CharacterCNN(nn.Module):
         if self.projection is not None:
             _init_linear(self.projection)
 
-    def forward(self, ids: Tensor, block_characters: int = BLOCK_CHARACTERS) -> Tensor:
+    def forward(self, ids: Tensor, block_characters: int | None = None) -> Tensor:
         """Maps character ids `(N, C)`, or `(N, C + 1)` with the word's id last, to word vectors `(N, P)`."""
         if not may_depend_on_data() or len(ids) == 0:
             return self._embed(ids, self.max_word_length)
         lengths, order = _lengths(ids[:, : self.max_word_length]).sort(descending=True, stable=True)
         num_positions = (lengths + self.widest_filter).clamp(max=self.max_word_length).tolist()
         vectors, start = [], 0
+        if block_characters is None:
+            block_characters = BLOCK_CHARACTERS if ids.device.type == "cpu" else GPU_BLOCK_CHARACTERS
         while start < len(ids):
             block = order[start : start + max(1, block_characters // num_positions[start])]
             vectors.append(self._embed(ids[block], num_positions[start]))

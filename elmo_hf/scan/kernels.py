@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from .parameters import Scanned, Weights
+from .parameters import Weights
 from .products import (
     IS_AMD,
     REPAYS,
@@ -73,8 +73,12 @@ class Kernels:
             return module(inputs)
         return self.products([weight]).times(inputs[None], module.bias[None, None])[0]
 
-    def scan_with_padding(self, *arguments: Any) -> Scanned | None:
-        """Scans words and padding, with the arguments of `scan_layer`; None if these kernels cannot."""
+    def run_steps(self, *arguments: Any) -> tuple[Tensor, Tensor] | None:
+        """Runs all steps of a scan at once, as `run_packed` does; None if these kernels cannot."""
+        return None
+
+    def run_steps_back(self, *arguments: Any) -> tuple[Tensor, Tensor] | None:
+        """Runs all steps backward at once, as `run_packed_back` does; None if these kernels cannot."""
         return None
 
     def at_once(self, weights: list[Weights]) -> int:

@@ -50,9 +50,6 @@ def scan_layer(
     """
     layout, tensors, chosen = layout.on(inputs.device), [tensor for parts in weights for tensor in parts], kernels()
     with torch.autocast(inputs.device.type, enabled=False):
-        scanned = chosen.scan_with_padding(inputs, layout, hidden, cell, weights, limits)
-        if scanned is not None:
-            return scanned
         if needs_gradient(inputs, hidden, cell, *tensors):
             return _PackedScan.apply(layout.order, limits, chosen, inputs, hidden, cell, *tensors)
         return _scan_words(inputs, layout.order, hidden, cell, weights, limits, chosen, None)[0]
@@ -77,9 +74,12 @@ def _scan_words(
     hidden, cell = _pack_state(hidden, order), _pack_state(cell, order)
     for part, part_order in _parts(weights, order, chosen):
         tensors = (words[part], outputs[part], part_order, hidden[part], cell[part])
-        joint = chosen.join(weights[part], order.columns)
         part_trace = None if trace is None else trace.part(part)
-        last.append(run_packed(*tensors, joint, limits, chosen.block_words, part_trace))
+        ran = chosen.run_steps(*tensors, weights[part], limits, part_trace)
+        if ran is None:
+            joint = chosen.join(weights[part], order.columns)
+            ran = run_packed(*tensors, joint, limits, chosen.block_words, part_trace)
+        last.append(ran)
     states = [_keep_at_end(torch.cat(parts), order) for parts in zip(*last, strict=True)]
     hidden, cell = (_unpack_state(state, order).to(input_dtype) for state in states)
     return (_unpack(outputs, order, inputs), hidden, cell), vectors
@@ -118,7 +118,8 @@ class _PackedScan(torch.autograd.Function):
         for part, part_order in _parts(weights, order, chosen):
             own, d_projected, of_part = stack(weights[part]), d_words[part], (trace.part(part), part_order)
             of_states = previous_cells[part], d_projected, d_packed_hidden[part], d_packed_cell[part]
-            d_gates, memories = run_packed_back(*of_part, *of_states, own, limits, chosen)
+            ran = chosen.run_steps_back(*of_part, *of_states, own, limits)
+            d_gates, memories = ran or run_packed_back(*of_part, *of_states, own, limits, chosen)
             d_products = d_gates.to(words.dtype)
             joint = Weights(
                 chosen.multiply(d_products.mT, words[part]),

@@ -1,41 +1,39 @@
-"""The scan on a GPU, with the results of `packed.py`: two matrix products and two kernels a step, forward and backward.
+"""The steps of the packed scan on a GPU, with the results of `packed_steps.py` and `packed_gradient.py`.
 
-In `packed.py` a step has about fifteen small operations, and a GPU waits for the launch of each. Here everything
-between two products is one kernel; `triton_kernels.py` has their order. The products with the inputs, and the products
-for the weights' gradients, are computed once for all steps, or for a block of steps.
+There a step has about fifteen small operations, and a GPU waits for the launch of each. Here all steps of a pass are
+one kernel (`triton_kernels.py`). The products with the inputs are computed before it, for a block of steps at once.
 
-The cell is float32 between steps. Products follow torch's own switches (TF32, reduced precision). Padding is computed
-like words and thrown away; to skip padding, Python would have to wait for the GPU.
+float32 products follow `torch.set_float32_matmul_precision`: "highest" adds three products in TF32, which together have
+the digits of float32; else one product in TF32.
 
-Memory for the gradient: 4H + 2P numbers per word, direction and layer (gates, p, h) and H in float32 (c); about
-4H + P and H in float32 more during the backward pass.
-
-Without gradient the steps run in blocks, which saves the 4H numbers for each word of a text.
-
-Glossary: D directions, B batch, T steps, P projection, H cell. Tensors of all steps are (D, T, B, .), each direction in
-its reading order: only the backward one differs from text order.
+Glossary: D directions, N words, B batch, P projection, H cell.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+import math
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from transformers.utils import logging
 
 from .kernels import Kernels, using
 from .packed import scan_layer
-from .parameters import Limits, Scanned, Weights, needs_gradient, stack
-from .reading_order import BatchLayout
-from .triton_kernels import IS_INTERPRETED, triton
-from .triton_steps import Steps, run_steps, run_steps_back
+from .packed_steps import Trace
+from .parameters import Limits, Scanned, Weights, stack
+from .reading_order import BatchLayout, ReadingOrder
+from .triton_kernels import IS_INTERPRETED, backward_steps, forward_steps, tl, triton
 
 logger = logging.get_logger(__name__)
 
 # By dtype, how far from the packed scan's the norms of Triton's results may be: products may be in TF32 or bfloat16.
 TOLERANCES = {torch.float32: 0.01, torch.float16: 0.01, torch.bfloat16: 0.05}
+# Sizes of tiles; the interpreter, which is slow, gets small ones. With 8 parts of a sum and 64 columns, 128 programs
+# have work in the original's sizes.
+TILES = {"UNITS": 16, "COLUMNS": 16, "SPLITS": 3} if IS_INTERPRETED else {"UNITS": 64, "COLUMNS": 64, "SPLITS": 8}
 
 
 def is_available(device: torch.device, dtype: torch.dtype) -> bool:
@@ -58,8 +56,8 @@ def is_right(device: torch.device, dtype: torch.dtype, scan: Callable[..., Scann
         RuntimeError: if the GPU failed, because then nothing else runs in this process.
     """
     try:
-        expected = _small_scan(device, dtype, scan_layer)
-        found = _small_scan(device, dtype, scan or functools.partial(scan_with_padding, block_rows=1))
+        expected = _small_scan(device, dtype, Kernels(), scan_layer)
+        found = _small_scan(device, dtype, Kernels() if scan else TritonKernels(), scan or scan_layer)
         errors = [float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]
         problem = "" if max(errors) <= TOLERANCES[dtype] else f"its numbers are wrong by {max(errors):.1%}"
     except Exception as error:  # of compilers, drivers or Triton: they share no class
@@ -76,14 +74,16 @@ def is_right(device: torch.device, dtype: torch.dtype, scan: Callable[..., Scann
     return not problem
 
 
-def _small_scan(device: torch.device, dtype: torch.dtype, scan: Callable[..., Scanned]) -> list[Tensor]:
+def _small_scan(
+    device: torch.device, dtype: torch.dtype, kernels: Kernels, scan: Callable[..., Scanned]
+) -> list[Tensor]:
     """Outputs, last state and gradients of a scan of two directions, B = 3, T = 5, P = 4, H = 6, with padding."""
     numbers = torch.Generator().manual_seed(0)
 
     def leaf(*shape: int) -> Tensor:
         return torch.randn(shape, generator=numbers).to(device, dtype).requires_grad_()
 
-    with torch.inference_mode(False), torch.enable_grad(), using(Kernels()):
+    with torch.inference_mode(False), torch.enable_grad(), using(kernels):
         leaves = [leaf(3, 5, 8), leaf(3, 8), leaf(3, 12)]
         weights = [Weights(leaf(24, 4), leaf(24), leaf(24, 4), leaf(4, 6)) for _ in range(2)]
         mask = torch.arange(5, device=device) < torch.tensor([[5], [2], [3]], device=device)
@@ -93,107 +93,126 @@ def _small_scan(device: torch.device, dtype: torch.dtype, scan: Callable[..., Sc
     return [tensor.detach().float() for tensor in (*results, *(leaf.grad for leaf in leaves)) if tensor is not None]
 
 
-def scan_with_padding(
+def run_steps(
     inputs: Tensor,
-    layout: BatchLayout,
+    outputs: Tensor,
+    order: ReadingOrder,
     hidden: Tensor,
     cell: Tensor,
-    weights: list[Weights],
+    parts: list[Weights],
     limits: Limits,
-    block_rows: int,
-) -> Scanned:
-    """Scans one layer and never waits for the GPU; arguments and results are those of `scan_layer`.
+    trace: Trace | None,
+    *,
+    launch_words: int = 1024,
+) -> tuple[Tensor, Tensor]:
+    """Runs all steps, with the results of `run_packed`; each launch has the steps of about `launch_words` words.
 
-    Without gradient the steps run in blocks of about `block_rows` texts times words.
+    `parts` has one item for each direction.
     """
-    mask, resets, dtype, count = layout.mask, layout.resets, hidden.dtype, len(weights)
-    words, is_word = _by_step(inputs.to(dtype).chunk(count, dim=-1)), _by_step([mask] * count)
-    keeps = torch.ones_like(is_word) if resets is None else ~_by_step(resets)
-    is_word, keeps = is_word.to(torch.uint8), keeps.to(torch.uint8)
-    hidden, cell = (torch.stack(state.chunk(count, dim=-1)) for state in (hidden, cell.float()))
-    joint = stack([parts.to(dtype) for parts in weights])
+    weights = stack(parts)
+    (directions, words, _), (_, batch, width) = inputs.shape, cell.shape
+    last_hidden, last_cell = hidden.clone(), cell.to(torch.float32, copy=True)
+    ends = [0, *accumulate(order.columns)]
+    rows, options = _options(inputs, order, weights, batch)
+    memory = hidden.new_empty(directions, batch, width)
+    partial = last_cell.new_empty(TILES["SPLITS"], directions, batch, hidden.shape[2])
+    traced = (memory, memory, memory) if trace is None else (trace.gates, trace.cells, trace.projected)
+    first, starts = 0, torch.tensor(ends, dtype=torch.int32, device=inputs.device)
+    matrices = _keeps(order, starts), starts, *_matrices(weights)
     with torch.cuda.device_of(inputs):
-        if needs_gradient(words, hidden, cell, *joint):
-            outputs, cell = _TritonScan.apply(is_word, keeps, limits, words, hidden, cell, *joint)
-            hidden = outputs[:, -1]
-        else:
-            outputs, length = torch.empty_like(words), max(1, block_rows // len(mask))
-            for start in range(0, words.shape[1], length):
-                part = slice(start, start + length)
-                block, *flags = (each[:, part].contiguous() for each in (words, is_word, keeps))
-                steps = _run(block, flags[0], flags[1], hidden, cell, joint, limits, keeps_gates=False)
-                outputs[:, part] = steps.hidden[:, 1:]
-                hidden, cell = steps.hidden[:, -1].clone(), steps.cells[:, -1].clone()
-    in_text_order = torch.cat(_turned(outputs), dim=-1).transpose(0, 1)  # (B, T, DP)
-    hidden, cell = (torch.cat(state.unbind(), dim=-1).to(inputs.dtype) for state in (hidden, cell))
-    return in_text_order.masked_fill(~mask.unsqueeze(-1), 0).to(inputs.dtype), hidden, cell
+        while first < len(order.columns):
+            last = max(first + 1, bisect_right(ends, ends[first] + launch_words) - 1)
+            part = inputs[:, ends[first] : ends[last]]
+            given = torch.baddbmm(weights.bias.unsqueeze(1), part, weights.inputs.transpose(1, 2))
+            arguments = given, *matrices, last_hidden, last_cell, memory, partial, outputs, *traced
+            arrived = starts.new_zeros(1)
+            place = first, last, ends[first], part.shape[1], words, batch, *map(_limit, limits)
+            forward_steps[rows](*arguments, arrived, *place, KEEPS_TRACE=trace is not None, **options)
+            first = last
+    return last_hidden, last_cell.to(cell.dtype)
 
 
-def _run(
-    inputs: Tensor,
-    is_word: Tensor,
-    keeps: Tensor,
-    hidden: Tensor,
-    cell: Tensor,
+def run_steps_back(
+    trace: Trace,
+    order: ReadingOrder,
+    previous_cells: Tensor,
+    d_outputs: Tensor,
+    d_hidden: Tensor,
+    d_cell: Tensor,
     weights: Weights,
     limits: Limits,
-    keeps_gates: bool,
-) -> Steps:
-    """Runs steps in memory of their own."""
-    (directions, length, batch, size), width = inputs.shape, cell.shape[-1]
-    gates = torch.baddbmm(weights.bias.unsqueeze(1), inputs.flatten(1, 2), weights.inputs.transpose(1, 2))
-    cells = inputs.new_empty(directions, length + 1, batch, width, dtype=torch.float32)
-    projected, all_hidden = inputs.new_empty(inputs.shape), inputs.new_empty(directions, length + 1, batch, size)
-    steps = Steps(gates.unflatten(1, (length, batch)), is_word, keeps, cells, projected, all_hidden)
-    steps.hidden[:, 0], steps.cells[:, 0] = hidden, cell
-    products, memory = (inputs.new_empty(directions, batch, n * width) for n in (4, 1))
-    run_steps(steps, products, memory, weights.recurrent, weights.projection, limits, keeps_gates)
-    return steps
+) -> tuple[Tensor, Tensor]:
+    """Runs all steps backward, with the results of `run_packed_back`; dz and m have the dtype of the products."""
+    (directions, words, size), (_, batch, width) = d_outputs.shape, d_cell.shape
+    dtype, last = d_outputs.dtype, order.columns[-1] if order.columns else 0
+    d_projected = d_outputs[:, words - last :].add_(d_hidden[:, :last])
+    if limits.projection is not None:
+        d_projected *= trace.projected[:, words - last :].abs() <= limits.projection
+    d_gates, memories = (trace.gates.new_empty(directions, words, n * width, dtype=dtype) for n in (4, 1))
+    rows, options = _options(d_outputs, order, weights, batch)
+    starts = torch.tensor([0, *accumulate(order.columns)], dtype=torch.int32, device=d_outputs.device)
+    partial = d_cell.new_empty(TILES["SPLITS"], directions, batch, size)
+    arguments = *trace, previous_cells.contiguous(), _keeps(order, starts), starts, *_matrices(weights)
+    gradients = d_outputs, d_hidden, d_cell, d_gates, memories, partial, starts.new_zeros(1)
+    place = len(order.columns), words, batch, *map(_limit, limits)
+    with torch.cuda.device_of(d_outputs):
+        backward_steps[rows](*arguments, *gradients, *place, **options)
+    return d_gates, memories
 
 
-class _TritonScan(torch.autograd.Function):
-    """All steps with their gradient, which cannot be differentiated again."""
+class TritonKernels(Kernels):
+    """Kernels that use Triton's everywhere."""
 
-    @staticmethod
-    def forward(ctx: Any, is_word: Tensor, keeps: Tensor, limits: Limits, *tensors: Any) -> tuple[Tensor, Tensor]:
-        inputs, hidden, cell, *parameters = tensors
-        weights = Weights(*parameters)
-        steps = _run(inputs, is_word, keeps, hidden, cell, weights, limits, keeps_gates=True)
-        ctx.save_for_backward(inputs, weights.inputs, weights.recurrent, weights.projection, *steps)
-        ctx.limits = limits
-        return steps.hidden[:, 1:], steps.cells[:, -1].clone()
+    def at_once(self, weights: list[Weights]) -> int:
+        """All directions take each step together."""
+        return len(weights)
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_outputs: Tensor, d_last_cell: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, input_weight, recurrent, projection, *saved = ctx.saved_tensors
-        steps = Steps(*saved)
-        with torch.cuda.device_of(inputs):
-            d_gates, d_projected, d_hidden, d_cell = run_steps_back(
-                steps, d_outputs.contiguous(), d_last_cell, recurrent, projection, ctx.limits
-            )
-        d_z, d_projection = d_gates.flatten(1, 2), None
-        if projection is not None:
-            memory = steps.gates[..., 3 * steps.cells.shape[-1] :] * steps.cells[:, 1:].tanh()
-            d_projection = torch.bmm(d_projected.flatten(1, 2).transpose(1, 2), memory.to(inputs.dtype).flatten(1, 2))
-        used_hidden = steps.hidden[:, :-1] * steps.keeps.unsqueeze(-1)
-        return (
-            *(None, None, None),
-            torch.bmm(d_z, input_weight).view(inputs.shape) if ctx.needs_input_grad[3] else None,
-            d_hidden.to(inputs.dtype),
-            d_cell,
-            torch.bmm(d_z.transpose(1, 2), inputs.flatten(1, 2)),
-            d_z.sum(dim=1),
-            torch.bmm(d_z.transpose(1, 2), used_hidden.flatten(1, 2)),
-            d_projection,
-        )
+    def run_steps(self, *arguments: Any) -> tuple[Tensor, Tensor]:
+        """Runs all steps by one kernel."""
+        return run_steps(*arguments)
+
+    def run_steps_back(self, *arguments: Any) -> tuple[Tensor, Tensor]:
+        """Runs all steps backward by one kernel."""
+        return run_steps_back(*arguments)
 
 
-def _by_step(directions: Sequence[Tensor]) -> Tensor:
-    """D tensors `(B, T, ...)` in text order to `(D, T, B, ...)`, each direction in its reading order."""
-    return torch.stack(_turned([direction.transpose(0, 1) for direction in directions]))
+def _options(rows: Tensor, order: ReadingOrder, weights: Weights, batch: int) -> tuple[tuple[int], dict[str, Any]]:
+    """The grid, and the sizes that a kernel is compiled for."""
+    directions, size, width = len(rows), rows.shape[2], weights.recurrent.shape[1] // 4
+    is_single = rows.dtype == torch.float32
+    precision = "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+    options = {
+        "DIRECTIONS": directions,
+        "WIDTH": width,
+        "SIZE": size,
+        "HAS_KEEPS": order.keeps is not None,
+        "IS_PROJECTED": weights.projection is not None,
+        "ROWS": min(64, max(16, 1 << (batch - 1).bit_length())),
+        **TILES,
+        "DEPTH": 16 if IS_INTERPRETED else 32 if is_single else 64,
+        "PRECISION": precision if is_single and not torch.version.hip else "ieee",
+        # The interpreter cannot multiply bfloat16.
+        "TYPE": tl.float32 if IS_INTERPRETED or is_single else getattr(tl, str(rows.dtype).removeprefix("torch.")),
+    }
+    if IS_INTERPRETED:
+        return (1,), options
+    machine = torch.cuda.get_device_properties(rows.device)
+    # The name of what a block can have at most is newer than the oldest torch; a stage of a tile takes 40 KB.
+    shared = getattr(machine, "shared_memory_per_block_optin", machine.shared_memory_per_block)
+    stages = max(1, min(4, shared // 45_000))
+    launch = {"num_warps": 8, "num_stages": stages, "launch_cooperative_grid": True}
+    return (machine.multi_processor_count,), options | launch
 
 
-def _turned(directions: Sequence[Tensor] | Tensor) -> list[Tensor]:
-    """D tensors `(T, ...)` from text order to reading order, or back: only the backward direction changes."""
-    return [direction.flip(0) if index == 1 else direction for index, direction in enumerate(directions)]
+def _limit(limit: float | None) -> float:
+    return math.inf if limit is None else limit
+
+
+def _matrices(weights: Weights) -> tuple[Tensor, Tensor]:
+    """W_h and W_p; without W_p, what stands in its place is not read."""
+    recurrent = weights.recurrent.contiguous()
+    return recurrent, recurrent if weights.projection is None else weights.projection.contiguous()
+
+
+def _keeps(order: ReadingOrder, other: Tensor) -> Tensor:
+    return other if order.keeps is None else order.keeps.contiguous().view(torch.uint8)

@@ -51,7 +51,7 @@ ALONE: dict[str, Any] = {"joint_bytes": 0, "large_bytes": 0}
 PACKS: dict[str, Any] = ALONE | {"repays": dict.fromkeys((torch.float32, torch.bfloat16), (1, 1))}
 DEFAULT = Path(ProcessorKernels())
 if IS_TRITON:
-    PATHS = {"triton": DEFAULT, "triton in blocks": Path(ProcessorKernels(block_rows=2 * B))}
+    PATHS = {"triton": DEFAULT, "triton in blocks": Path(ProcessorKernels(launch_words=2 * B))}
 else:
     PATHS = {
         "without the package": Path(Kernels()),

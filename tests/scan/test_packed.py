@@ -34,6 +34,7 @@ from torch import Tensor, nn
 from elmo_hf.scan.kernels import using
 from elmo_hf.scan.path import scan_path
 from elmo_hf.scan.reading_order import BatchLayout
+from elmo_hf.scan.triton_kernels import IS_INTERPRETED
 
 # NumPy's, in Triton's interpreter, of rows that hold no text.
 pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")
@@ -56,8 +57,8 @@ CASES = [
 CASES += [
     pytest.param({}, FULL[:, :1], True, id="one step"),
     pytest.param({"has_skip_connection": True}, PADDED, False, id="skip connection"),
-    # For this size a kernel of Triton takes several programs.
-    pytest.param({"projection_size": 29, "cell_size": 71}, PADDED, False, id="large"),
+    # These sizes are several tiles of Triton's kernels.
+    pytest.param({"projection_size": 18, "cell_size": 37}, PADDED, False, id="large"),
 ]
 
 
@@ -147,8 +148,10 @@ def test_autocast_is_near_the_reference_in_single_precision(path: Path) -> None:
 def test_half_precision_is_nearer_to_single_precision_than_the_reference(
     dtype: torch.dtype, fields: dict[str, Any]
 ) -> None:
+    if IS_INTERPRETED and dtype == torch.bfloat16:
+        pytest.skip("Triton's interpreter cuts bfloat16 off, where a GPU rounds")
     squares = []  # of the errors of the fast scan and of the reference, and of the exact numbers, for each tensor
-    for _ in range(6):  # one layer may have small errors by chance
+    for _ in range(2 if IS_INTERPRETED else 6):  # one layer may have small errors by chance
         layer = layer_of(dtype, cell_clip=None, projection_clip=None, **fields)  # a clip may stop one gradient only
         arguments = arguments_of(layer)
         found = with_gradients(run(layer, arguments, PADDED), [*arguments, *layer.parameters()])
@@ -163,8 +166,7 @@ def test_half_precision_is_nearer_to_single_precision_than_the_reference(
         ]
         squares.append(torch.stack(each_squares))
     errors, of_reference, norms = torch.stack(squares).sum(dim=0).t()
-    most = 0.9 if IS_TRITON else 0.6  # Triton's scan rounds both products before it adds them
-    assert 0 < errors[:3].sum() < most * of_reference[:3].sum()
+    assert 0 < errors[:3].sum() < 0.6 * of_reference[:3].sum()
     assert (errors < 0.05**2 * norms).all()
 
 

@@ -1,0 +1,173 @@
+"""One layer's scan on a GPU, in the original's sizes: its errors, and where the time of a step goes.
+
+    python benchmarks/gpu_scan.py
+
+Errors: outputs, last states and every gradient of Triton's scan, relative to their norms, against the packed scan in
+float64; next to them the errors of the packed scan in the same format. Nothing is timed if Triton's are more than
+twice as large, beyond 1e-6.
+
+Time: microseconds of a step (both directions) with and without gradient. "Python" is the time until Python has
+launched everything; if it is about as long as the whole step, launches are the limit.
+
+`--device cpu --small` checks that everything runs; set TRITON_INTERPRET=1 for that.
+
+Glossary: B batch, T words, P projection, H cell.
+"""
+
+import itertools
+import statistics
+import time
+from copy import deepcopy
+from typing import Annotated
+
+import torch
+import typer
+from gpu import FORMATS, products_of
+from timing import machine, print_table
+from torch import Tensor
+from workload import at_trained_scale, config_of
+
+from elmo_hf.model.bilm import BiLMLayer
+from elmo_hf.scan.path import scan_path
+from elmo_hf.scan.reading_order import BatchLayout
+
+SHAPES = [(1, 1), (1, 2000), (3, 7), (8, 300), (64, 40), (256, 25)]  # (B, T)
+NAMES = ["outputs", "last state", "gradients"]
+BATCHES, LENGTH = (1, 8, 32, 64, 256), 64
+
+
+def arguments(layer: BiLMLayer, batch: int, length: int, kind: str) -> tuple[Tensor, BatchLayout, Tensor, Tensor]:
+    """Random inputs and states, and a layout of `kind`: "full", "right", "left" (padding), or "resets"."""
+    config, weight = layer.forward_lstm, layer.forward_lstm.input_linear.weight
+    draw = torch.Generator(weight.device).manual_seed(batch * length)
+    gates, size = config.input_linear.weight.shape
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=draw, device=weight.device).mul(0.5).requires_grad_()
+
+    lengths = torch.randint(length + 1, (batch, 1), generator=draw, device=weight.device)
+    lengths[0] = length
+    places = torch.arange(length, device=weight.device)
+    mask = (places.flip(0) if kind == "left" else places) < (length if kind == "full" else lengths)
+    mask = mask.expand(batch, length)
+    resets = [torch.rand(mask.shape, generator=draw, device=weight.device) < 0.1 for _ in range(2)]
+    layout = BatchLayout(mask, resets if kind == "resets" else None)
+    return normal(batch, length, 2 * size), layout, normal(batch, 2 * size), normal(batch, gates // 2)
+
+
+def results(layer: BiLMLayer, path: str, inputs: Tensor, layout: BatchLayout, *states: Tensor) -> list[list[Tensor]]:
+    """Outputs, last states, and gradients of a random projection of both."""
+    dtype = layer.forward_lstm.input_linear.weight.dtype
+    leaves = [tensor.detach().to(dtype).requires_grad_() for tensor in (inputs, *states)]
+    leaves += layer.parameters()
+    with scan_path(path):
+        found = layer(leaves[0], layout, *leaves[1:3])
+    draw = torch.Generator(inputs.device).manual_seed(1)
+    weights = [torch.randn(tensor.shape, generator=draw, device=inputs.device) for tensor in found]
+    loss = sum((tensor.to(weight.dtype) * weight).sum() for tensor, weight in zip(found, weights, strict=True))
+    return [[found[0]], [*found[1:]], list(torch.autograd.grad(loss, leaves))]
+
+
+def error(found: list[Tensor], exact: list[Tensor]) -> float:
+    """The largest relative error of a tensor, in norm; a tensor of zeros must be zero."""
+    return max(
+        float((a.detach().double() - b).norm() / b.norm().clamp(min=1e-30)) for a, b in zip(found, exact, strict=True)
+    )
+
+
+def errors(layer: BiLMLayer) -> None:
+    """Compares all formats, shapes and layouts; stops at the first scan that is less exact than the packed one."""
+    rows, problems, worst = [], [], {}
+    exact_layer = deepcopy(layer).double()
+    for (batch, length), kind in itertools.product(SHAPES, ("right", "left", "resets")):
+        inputs = arguments(layer, batch, length, kind)
+        exact = results(exact_layer, "packed", *inputs)
+        for name in FORMATS:
+            with products_of(name) as dtype:
+                rounded = deepcopy(layer).to(dtype)
+                ours, packed = (
+                    [error(*pair) for pair in zip(results(rounded, path, *inputs), exact, strict=True)]
+                    for path in ("triton", "packed")
+                )
+            for what, one, other in zip(NAMES, ours, packed, strict=True):
+                if not one <= 2 * other + 1e-6:
+                    problems.append(
+                        f"{name}, {batch} x {length}, {kind}: {what} differ by {one:.1e}, packed {other:.1e}"
+                    )
+                before = worst.get((name, what), (0.0, 0.0))
+                worst[name, what] = max(before[0], one), max(before[1], other)
+    for name in FORMATS:
+        rows.append([name, *(f"{value:.1e}" for what in NAMES for value in worst[name, what])])
+    print_table(["largest errors", *(f"{what}, {path}" for what in NAMES for path in ("Triton", "packed"))], rows)
+    print(*problems, sep="\n", flush=True)
+
+
+def seconds(layer: BiLMLayer, inputs: Tensor, layout: BatchLayout, *states: Tensor, train: bool) -> tuple[float, float]:
+    """Median seconds of a call, forward or forward and backward: until everything is launched, and in all."""
+    device, launched, ended = inputs.device, [], []
+    for _ in range(7):
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        start = time.perf_counter()
+        with torch.set_grad_enabled(train):
+            outputs = layer(inputs, layout, *states)[0]
+            if train:
+                outputs.backward(torch.ones_like(outputs))
+        launched.append(time.perf_counter() - start)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        ended.append(time.perf_counter() - start)
+    return statistics.median(launched), statistics.median(ended)
+
+
+def times(layer: BiLMLayer, batches: tuple[int, ...], length: int) -> None:
+    """Microseconds of a step, by format and batch."""
+    rows = []
+    for name, batch in itertools.product(FORMATS, batches):
+        with products_of(name) as dtype:
+            rounded = deepcopy(layer).to(dtype)
+            inputs, layout, *states = arguments(layer, batch, length, "full")
+            row = []
+            for train in (False, True):
+                tensors = [tensor.detach().to(dtype) for tensor in (inputs, *states)]
+                row += [
+                    f"{1e6 * each / length:.1f}"
+                    for each in seconds(rounded, tensors[0], layout, *tensors[1:], train=train)
+                ]
+        rows.append([f"{name}, {batch} texts", *row])
+    print_table(["microseconds of a step", "Python", "forward", "Python", "forward and backward"], rows)
+
+
+def profile(layer: BiLMLayer, batch: int, length: int) -> None:
+    """Where a forward and backward pass in bfloat16 spends the GPU's time."""
+    rounded = deepcopy(layer).to(torch.bfloat16)
+    inputs, layout, *states = arguments(layer, batch, length, "full")
+    tensors = [tensor.detach().to(torch.bfloat16) for tensor in (inputs, *states)]
+    for train in (False, True):
+        seconds(rounded, tensors[0], layout, *tensors[1:], train=train)
+        with torch.profiler.profile() as trace:
+            seconds(rounded, tensors[0], layout, *tensors[1:], train=train)
+        print(trace.key_averages().table(sort_by="self_device_time_total", row_limit=14, max_name_column_width=60))
+
+
+def main(
+    device: Annotated[str, typer.Option(help="Where to run.")] = "cuda",
+    small: Annotated[bool, typer.Option(help="Use a tiny layer, to check that everything runs.")] = False,
+) -> None:
+    """Compare, then measure and print tables."""
+    torch.manual_seed(0)
+    layer = at_trained_scale(
+        torch.nn.ModuleDict({"bilm": torch.nn.ModuleDict({"layers": BiLMLayer(config_of(small), False)})})
+    )
+    layer = layer["bilm"]["layers"].to(device)
+    print(machine(), torch.cuda.get_device_name() if device == "cuda" else "")
+    if small:
+        SHAPES[:] = [(1, 1), (3, 7)]
+    errors(layer)
+    times(layer, (1, 2) if small else BATCHES, 3 if small else LENGTH)
+    if not small:
+        profile(layer, 64, LENGTH)
+
+
+if __name__ == "__main__":
+    typer.run(main)
