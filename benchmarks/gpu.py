@@ -172,7 +172,7 @@ def main(
         raise SystemExit("torch finds no GPU here, so there is nothing to measure.")
     name = torch.cuda.get_device_name(place) if place.type == "cuda" else "no GPU"
     model = random_model(small).to(place)
-    scan = "two kernels a step" if is_available(next(model.parameters()).device, torch.float32) else "portable"
+    scan = "triton" if is_available(next(model.parameters()).device, torch.float32) else "packed"
     print(f"{machine()}; {name}, scan: {scan}; {sentences.name}, {rounds} rounds, medians")
     batches = [
         batch._replace(input_ids=batch.input_ids.to(place), attention_mask=batch.attention_mask.to(place))

@@ -1,17 +1,17 @@
-"""One layer's scan on a GPU, in the original's sizes: its errors, and where the time of a step goes.
+"""One layer's scan on a GPU, in the original's sizes: its errors, and the time of a step.
 
     python benchmarks/gpu_scan.py
 
 Errors: outputs, last states and every gradient of Triton's scan, relative to their norms, against the packed scan in
-float64; next to them the errors of the packed scan in the same format. Nothing is timed if Triton's are more than
-twice as large, beyond 1e-6.
+float64; next to them the errors of the packed scan in the same format. Nothing is timed if Triton's error in float32 is
+more than 1e-5.
 
 Time: microseconds of a step (both directions) with and without gradient. "Python" is the time until Python has
-launched everything; if it is about as long as the whole step, launches are the limit.
+launched everything.
 
-`--device cpu --small` checks that everything runs; set TRITON_INTERPRET=1 for that.
+`--device cpu --small` checks that everything runs, with the packed scan.
 
-Glossary: B batch, T words, P projection, H cell.
+Glossary: B batch, T words.
 """
 
 import itertools
@@ -77,7 +77,7 @@ def error(found: list[Tensor], exact: list[Tensor]) -> float:
 
 def errors(layer: BiLMLayer) -> None:
     """Compares all formats, shapes and layouts; stops at the first scan that is less exact than the packed one."""
-    rows, problems, worst = [], [], {}
+    worst: dict[tuple[str, str], tuple[float, float]] = {}
     exact_layer = deepcopy(layer).double()
     for (batch, length), kind in itertools.product(SHAPES, ("right", "left", "resets")):
         inputs = arguments(layer, batch, length, kind)
@@ -90,16 +90,12 @@ def errors(layer: BiLMLayer) -> None:
                     for path in ("triton", "packed")
                 )
             for what, one, other in zip(NAMES, ours, packed, strict=True):
-                if not one <= 2 * other + 1e-6:
-                    problems.append(
-                        f"{name}, {batch} x {length}, {kind}: {what} differ by {one:.1e}, packed {other:.1e}"
-                    )
+                if name == "float32" and not one <= 1e-5:
+                    raise SystemExit(f"{batch} texts of {length} words, {kind}: {what} differ by {one:.1e}.")
                 before = worst.get((name, what), (0.0, 0.0))
                 worst[name, what] = max(before[0], one), max(before[1], other)
-    for name in FORMATS:
-        rows.append([name, *(f"{value:.1e}" for what in NAMES for value in worst[name, what])])
+    rows = [[name, *(f"{value:.1e}" for what in NAMES for value in worst[name, what])] for name in FORMATS]
     print_table(["largest errors", *(f"{what}, {path}" for what in NAMES for path in ("Triton", "packed"))], rows)
-    print(*problems, sep="\n", flush=True)
 
 
 def seconds(layer: BiLMLayer, inputs: Tensor, layout: BatchLayout, *states: Tensor, train: bool) -> tuple[float, float]:
@@ -138,18 +134,6 @@ def times(layer: BiLMLayer, batches: tuple[int, ...], length: int) -> None:
     print_table(["microseconds of a step", "Python", "forward", "Python", "forward and backward"], rows)
 
 
-def profile(layer: BiLMLayer, batch: int, length: int) -> None:
-    """Where a forward and backward pass in bfloat16 spends the GPU's time."""
-    rounded = deepcopy(layer).to(torch.bfloat16)
-    inputs, layout, *states = arguments(layer, batch, length, "full")
-    tensors = [tensor.detach().to(torch.bfloat16) for tensor in (inputs, *states)]
-    for train in (False, True):
-        seconds(rounded, tensors[0], layout, *tensors[1:], train=train)
-        with torch.profiler.profile() as trace:
-            seconds(rounded, tensors[0], layout, *tensors[1:], train=train)
-        print(trace.key_averages().table(sort_by="self_device_time_total", row_limit=14, max_name_column_width=60))
-
-
 def main(
     device: Annotated[str, typer.Option(help="Where to run.")] = "cuda",
     small: Annotated[bool, typer.Option(help="Use a tiny layer, to check that everything runs.")] = False,
@@ -165,8 +149,6 @@ def main(
         SHAPES[:] = [(1, 1), (3, 7)]
     errors(layer)
     times(layer, (1, 2) if small else BATCHES, 3 if small else LENGTH)
-    if not small:
-        profile(layer, 64, LENGTH)
 
 
 if __name__ == "__main__":

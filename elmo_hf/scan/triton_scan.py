@@ -33,7 +33,7 @@ logger = logging.get_logger(__name__)
 TOLERANCES = {torch.float32: 0.01, torch.float16: 0.01, torch.bfloat16: 0.05}
 # Sizes of tiles; the interpreter, which is slow, gets small ones. With 8 parts of a sum and 64 columns, 128 programs
 # have work in the original's sizes.
-TILES = {"UNITS": 16, "COLUMNS": 16, "SPLITS": 3} if IS_INTERPRETED else {"UNITS": 64, "COLUMNS": 64, "SPLITS": 8}
+TILES = {"UNITS": 16, "COLUMNS": 16, "SPLITS": 2} if IS_INTERPRETED else {"UNITS": 64, "COLUMNS": 64, "SPLITS": 8}
 
 
 def is_available(device: torch.device, dtype: torch.dtype) -> bool:

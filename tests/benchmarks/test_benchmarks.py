@@ -14,6 +14,7 @@ RUNS = {
     "speed": (f"sentences.jsonl {FAST} --threads 1 --only frozen --only fine-tuning --only pretraining", 7),
     "scaling": (f"sentences.jsonl {FAST} --threads 1 -o scaling.png", 5),
     "gpu": (f"sentences.jsonl {FAST} --device cpu --batch-size 3", 12),
+    "gpu_scan": ("--small --device cpu", 12),
     "frozen_bilm": ("--projection-size 4 --cell-size 8 --sentences 16 --rounds 1", 6),
     "similarity": ("tiny pairs.txt pairs.txt --seeds 1", 25),
     "kneser_ney": ("tiny text.txt text.txt", 1),

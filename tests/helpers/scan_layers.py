@@ -49,13 +49,12 @@ class Path(NamedTuple):
 # Large directions are computed one after the other.
 ALONE: dict[str, Any] = {"joint_bytes": 0, "large_bytes": 0}
 PACKS: dict[str, Any] = ALONE | {"repays": dict.fromkeys((torch.float32, torch.bfloat16), (1, 1))}
-DEFAULT = Path(ProcessorKernels())
 if IS_TRITON:
-    PATHS = {"triton": DEFAULT, "triton in blocks": Path(ProcessorKernels(launch_words=2 * B))}
+    PATHS = {"triton in two launches": Path(ProcessorKernels(launch_words=2 * B))}
 else:
     PATHS = {
         "without the package": Path(Kernels()),
-        "small": DEFAULT,
+        "small": Path(ProcessorKernels()),
         "one direction at a time": Path(ProcessorKernels(**ALONE, block_words=5)),
         "blocks on AMD": Path(Kernels(is_amd=True, **ALONE, block_bytes=16)),
         "blocks elsewhere": Path(ProcessorKernels(is_amd=False, **ALONE, block_bytes=16)),

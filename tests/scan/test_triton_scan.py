@@ -98,22 +98,17 @@ from elmo_hf.scan.triton_kernels import backward_steps, forward_steps, tl
 
 sizes = {"DIRECTIONS": 2, "WIDTH": 4096, "SIZE": 512, "HAS_KEEPS": True, "KEEPS_TRACE": True, "IS_PROJECTED": True}
 sizes |= {"ROWS": 64, "UNITS": 64, "COLUMNS": 64, "SPLITS": 8}
-types = {name: "i32" for name in ("first", "last", "base", "block", "words", "batch", "steps")}
+types = dict.fromkeys(("first", "last", "base", "block", "words", "batch", "steps"), "i32")
 types |= {"cell_limit": "fp32", "hidden_limit": "fp32", "keeps": "*u8", "starts": "*i32", "arrived": "*i32"}
 types |= dict.fromkeys(("cell", "partial", "gates", "cells", "previous_cells", "d_cell"), "*fp32")
-for *target, dtype, kind, precision, depth in [
-    ("cuda", 90, 32, "bf16", tl.bfloat16, "ieee", 64),
-    ("hip", "gfx942", 64, "fp32", tl.float32, "ieee", 32),
-]:
+targets = [("cuda", 90, 32, "bf16", tl.bfloat16, 64), ("hip", "gfx942", 64, "fp32", tl.float32, 32)]
+for *target, dtype, kind, depth in targets:
     for kernel in (forward_steps, backward_steps):
-        constants = sizes | {"PRECISION": precision, "TYPE": kind, "DEPTH": depth}
-        signature = {
-            name: "constexpr" if name in constants else types.get(name, "*" + dtype) for name in kernel.arg_names
-        }
-        constants = {name: value for name, value in constants.items() if name in signature}
-        options = {"num_warps": 8, "num_stages": 2}
-        source = ASTSource(kernel, signature, constants)
-        binary = triton.compile(source, target=GPUTarget(*target), options=options)
+        constants = sizes | {"PRECISION": "ieee", "TYPE": kind, "DEPTH": depth}
+        kinds = types | dict.fromkeys(constants, "constexpr")
+        signature = {name: kinds.get(name, "*" + dtype) for name in kernel.arg_names}
+        source = ASTSource(kernel, signature, {name: constants[name] for name in signature if name in constants})
+        binary = triton.compile(source, target=GPUTarget(*target), options={"num_warps": 8, "num_stages": 2})
         print(kernel.__name__, *binary.asm)
 """
 
@@ -121,7 +116,6 @@ for *target, dtype, kind, precision, depth in [
 @needs_triton
 @of_others
 def test_kernels_compile_for_gpus_that_are_not_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For an H100 and an MI300."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
     kinds = [line.split()[-1] for line in run_python(COMPILE, tmp_path).splitlines()]
     assert kinds == 2 * ["cubin"] + 2 * ["hsaco"]
