@@ -7,6 +7,7 @@ as `../x` is refused.
 
 import bz2
 import gzip
+import shutil
 import stat
 import tarfile
 import tempfile
@@ -60,7 +61,8 @@ def open_source(path: Path, place: Path | None = None) -> Iterator[Source]:
         return
     require(path.is_file(), path, "", "a folder or a file", "nothing")
     if _is_archive(path):
-        with tempfile.TemporaryDirectory(prefix="elmo-hf-", dir=place) as temporary:
+        temporary = tempfile.mkdtemp(prefix="elmo-hf-", dir=place)
+        try:
             # So every path, and every message, contains the archive's name.
             folder = Path(temporary, path.name)
             folder.mkdir()
@@ -69,6 +71,8 @@ def open_source(path: Path, place: Path | None = None) -> Iterator[Source]:
             while len(entries := [*folder.iterdir()]) == 1 and entries[0].is_dir():
                 folder = entries[0]
             yield Source(path, files_in(folder, "**/*"), is_archive=True)
+        finally:  # TemporaryDirectory recurses without end where nothing may be removed
+            shutil.rmtree(temporary, ignore_errors=True)
     else:
         yield Source(path, {path.name: path})
 

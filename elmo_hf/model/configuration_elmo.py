@@ -267,6 +267,8 @@ class ElmoConfig(PreTrainedConfig):
         if self.token_encoder == "char_cnn":
             legal = "given if and only if `num_input_words` is above 0"
             require((num_words > 0) == (size is not None), "word_embedding_size", legal, size)
+        else:
+            require(num_words == 0, "num_input_words", "0 where `token_encoder` is 'word_embedding'", num_words)
         for name in ("bos_token_id", "eos_token_id"):
             require(getattr(self, name) is not None, name, "given where `alphabet` is 'code_points'", None)
 
@@ -274,6 +276,8 @@ class ElmoConfig(PreTrainedConfig):
         """Checks the fields of mixes, task models and language models."""
         if self.scalar_mix_weights is not None:
             check_mix_weights("scalar_mix_weights", self.scalar_mix_weights, self.num_hidden_layers + 1)
+        labels = {*(self.id2label or ())}
+        require(labels == {*range(len(labels))}, "id2label", "a name for each number from 0 on", self.id2label)
         frozen, parts = self.freeze_bilm, self.bilm_parts
         is_legal = isinstance(frozen, bool) or {*frozen} <= {*parts}
         require(is_legal, "freeze_bilm", f"True, False or a list of {', '.join(map(repr, parts))}", frozen)

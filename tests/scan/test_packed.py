@@ -144,12 +144,11 @@ def test_autocast_is_near_the_reference_in_single_precision(path: Path) -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"cell_size": P}], ids=["projected", "not projected"])
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+# Triton's interpreter cuts bfloat16 off, where a GPU rounds.
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16][: 2 - IS_INTERPRETED], ids=str)
 def test_half_precision_is_nearer_to_single_precision_than_the_reference(
     dtype: torch.dtype, fields: dict[str, Any]
 ) -> None:
-    if IS_INTERPRETED and dtype == torch.bfloat16:
-        pytest.skip("Triton's interpreter cuts bfloat16 off, where a GPU rounds")
     squares = []  # of the errors of the fast scan and of the reference, and of the exact numbers, for each tensor
     for _ in range(2 if IS_INTERPRETED else 6):  # one layer may have small errors by chance
         layer = layer_of(dtype, cell_clip=None, projection_clip=None, **fields)  # a clip may stop one gradient only

@@ -105,8 +105,7 @@ targets = [("cuda", 90, 32, "bf16", tl.bfloat16, 64), ("hip", "gfx942", 64, "fp3
 for *target, dtype, kind, depth in targets:
     for kernel in (forward_steps, backward_steps):
         constants = sizes | {"PRECISION": "ieee", "TYPE": kind, "DEPTH": depth}
-        kinds = types | dict.fromkeys(constants, "constexpr")
-        signature = {name: kinds.get(name, "*" + dtype) for name in kernel.arg_names}
+        signature = {n: "constexpr" if n in constants else types.get(n, "*" + dtype) for n in kernel.arg_names}
         source = ASTSource(kernel, signature, {name: constants[name] for name in signature if name in constants})
         binary = triton.compile(source, target=GPUTarget(*target), options={"num_warps": 8, "num_stages": 2})
         print(kernel.__name__, *binary.asm)
