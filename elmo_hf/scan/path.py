@@ -25,7 +25,7 @@ class _Reference(Kernels):
 
 PATHS = {
     "reference": _Reference(),
-    "packed": ProcessorKernels(takes_triton=False),
+    "packed": ProcessorKernels(triton_serves=lambda *_: False),
     "triton": ProcessorKernels(),
 }
 

@@ -17,23 +17,17 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from transformers.utils import logging
 
 from .eight_bit_products import EightBitProducts, is_eight_bit
-from .kernels import Kernels, is_hooked
 from .parameters import Weights
 from .products import PackedProducts, Products
-from .triton_scan import is_available, run_steps, run_steps_back
+from .triton_scan import GpuKernels
 
 logger = logging.get_logger(__name__)
 
 
 @dataclass(eq=False)
-class ProcessorKernels(Kernels):
+class ProcessorKernels(GpuKernels):
     """The fastest kernels for a processor, which the arguments describe."""
 
-    # Whether GPUs use Triton's kernels, and about how many words each launch takes, with 4H numbers for each word.
-    takes_triton: bool = True
-    launch_words: int = 1024
-    # The device on which convolutions are products.
-    unfolds_on: str = "cuda"
     # For each weight with a kept copy, its products and its state when they were made.
     kept: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary, init=False)
 
@@ -52,22 +46,7 @@ class ProcessorKernels(Kernels):
 
     def at_once(self, weights: list[Weights]) -> int:
         """How many directions take each step together; with weights in eight bits only one."""
-        if self.runs_triton(weights[0]):
-            return len(weights)
         return super().at_once(weights) if _are_floats(weights) else 1
-
-    def run_steps(self, *arguments: Any) -> tuple[Tensor, Tensor] | None:
-        """Runs all steps by Triton's kernels where they run."""
-        return run_steps(*arguments, launch_words=self.launch_words) if self.runs_triton(arguments[-3][0]) else None
-
-    def run_steps_back(self, *arguments: Any) -> tuple[Tensor, Tensor] | None:
-        """Runs all steps backward by Triton's kernels where they run."""
-        return run_steps_back(*arguments) if self.runs_triton(arguments[-2]) else None
-
-    def runs_triton(self, weights: Weights) -> bool:
-        """Whether Triton's kernels serve a direction's weights."""
-        recurrent = weights.recurrent
-        return self.takes_triton and isinstance(recurrent, Tensor) and is_available(recurrent.device, recurrent.dtype)
 
     def products(self, parts: Sequence[Any], columns: Sequence[int] = ()) -> Products:
         """Makes products, or takes those that are kept."""
@@ -85,13 +64,6 @@ class ProcessorKernels(Kernels):
             stays = weight.dtype == torch.bfloat16 and isinstance(weight, nn.Parameter) and columns
             kept = self._kept(weight, PackedProducts if stays and weight.nbytes >= self.large_bytes else None)
         return kept or super().products(parts, columns)
-
-    def apply(self, module: Any, inputs: Tensor) -> Tensor:
-        """As in `Kernels`; on a GPU a convolution is one product, because cuDNN needs a millisecond for a new shape."""
-        if type(module) is not nn.Conv1d or inputs.device.type != self.unfolds_on or is_hooked(module):
-            return super().apply(module, inputs)
-        windows = inputs.unfold(2, module.weight.shape[2], 1).transpose(1, 2).flatten(2)  # (N, positions, E width)
-        return nn.functional.linear(windows, module.weight.flatten(1), module.bias).transpose(1, 2)
 
     def pack(self, weight: Tensor) -> None:
         """Packs a parameter and keeps the result."""

@@ -1,7 +1,8 @@
-"""The steps of the packed scan on a GPU, with the results of `packed_steps.py` and `packed_gradient.py`.
+"""What is computed differently on a GPU: convolutions, and the steps of the packed scan.
 
-There a step has about fifteen small operations, and a GPU waits for the launch of each. Here all steps of a pass are
-one kernel (`triton_kernels.py`). The products with the inputs are computed before it, for a block of steps at once.
+The results are those of `packed_steps.py` and `packed_gradient.py`. There a step has about fifteen small operations,
+and a GPU waits for the launch of each. Here all steps of a pass are one kernel (`triton_kernels.py`). The products with
+the inputs are computed before it, for a block of steps at once.
 
 float32 products follow `torch.set_float32_matmul_precision`: "highest" adds three products in TF32, which together have
 the digits of float32; else one product in TF32.
@@ -13,14 +14,15 @@ import functools
 import math
 from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers.utils import logging
 
-from .kernels import Kernels, using
+from .kernels import Kernels, is_hooked, using
 from .packed import scan_layer
 from .packed_steps import Trace
 from .parameters import Limits, Scanned, Weights, stack
@@ -57,7 +59,9 @@ def is_right(device: torch.device, dtype: torch.dtype, scan: Callable[..., Scann
     """
     try:
         expected = _small_scan(device, dtype, Kernels(), scan_layer)
-        found = _small_scan(device, dtype, Kernels() if scan else TritonKernels(), scan or scan_layer)
+        found = _small_scan(
+            device, dtype, Kernels() if scan else GpuKernels(triton_serves=lambda *_: True), scan or scan_layer
+        )
         errors = [float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]
         problem = "" if max(errors) <= TOLERANCES[dtype] else f"its numbers are wrong by {max(errors):.1%}"
     except Exception as error:  # of compilers, drivers or Triton: they share no class
@@ -160,20 +164,40 @@ def run_steps_back(
     return d_gates, memories
 
 
-class TritonKernels(Kernels):
-    """Kernels that use Triton's everywhere."""
+@dataclass(eq=False)
+class GpuKernels(Kernels):
+    """The kernels of GPUs; on other devices those of `Kernels`."""
+
+    # Whether Triton's kernels serve a device and a dtype, and about how many words each launch takes, with 4H numbers
+    # for each word.
+    triton_serves: Callable[[torch.device, torch.dtype], bool] = is_available
+    launch_words: int = 1024
+    # The device on which convolutions are products.
+    unfolds_on: str = "cuda"
 
     def at_once(self, weights: list[Weights]) -> int:
-        """All directions take each step together."""
-        return len(weights)
+        """How many directions take each step together: by Triton's kernels all."""
+        return len(weights) if self.runs_triton(weights[0]) else super().at_once(weights)
 
-    def run_steps(self, *arguments: Any) -> tuple[Tensor, Tensor]:
-        """Runs all steps by one kernel."""
-        return run_steps(*arguments)
+    def run_steps(self, *arguments: Any) -> tuple[Tensor, Tensor] | None:
+        """Runs all steps by Triton's kernels where they run."""
+        return run_steps(*arguments, launch_words=self.launch_words) if self.runs_triton(arguments[-3][0]) else None
 
-    def run_steps_back(self, *arguments: Any) -> tuple[Tensor, Tensor]:
-        """Runs all steps backward by one kernel."""
-        return run_steps_back(*arguments)
+    def run_steps_back(self, *arguments: Any) -> tuple[Tensor, Tensor] | None:
+        """Runs all steps backward by Triton's kernels where they run."""
+        return run_steps_back(*arguments) if self.runs_triton(arguments[-2]) else None
+
+    def runs_triton(self, weights: Weights) -> bool:
+        """Whether Triton's kernels serve a direction's weights."""
+        recurrent = weights.recurrent
+        return isinstance(recurrent, Tensor) and self.triton_serves(recurrent.device, recurrent.dtype)
+
+    def apply(self, module: Any, inputs: Tensor) -> Tensor:
+        """As in `Kernels`; on a GPU a convolution is one product, because cuDNN needs a millisecond for a new shape."""
+        if type(module) is not nn.Conv1d or inputs.device.type != self.unfolds_on or is_hooked(module):
+            return super().apply(module, inputs)
+        windows = inputs.unfold(2, module.weight.shape[2], 1).transpose(1, 2).flatten(2)  # (N, positions, E width)
+        return nn.functional.linear(windows, module.weight.flatten(1), module.bias).transpose(1, 2)
 
 
 def _options(rows: Tensor, order: ReadingOrder, weights: Weights, batch: int) -> tuple[tuple[int], dict[str, Any]]:
