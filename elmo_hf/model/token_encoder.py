@@ -113,10 +113,9 @@ class CharacterCNN(nn.Module):
         lengths, order = _lengths(ids[:, : self.max_word_length]).sort(descending=True, stable=True)
         num_positions = (lengths + self.widest_filter).clamp(max=self.max_word_length).tolist()
         vectors, start = [], 0
-        if block_characters is None:
-            block_characters = BLOCK_CHARACTERS if ids.device.type == "cpu" else GPU_BLOCK_CHARACTERS
+        limit = block_characters or (BLOCK_CHARACTERS if ids.device.type == "cpu" else GPU_BLOCK_CHARACTERS)
         while start < len(ids):
-            block = order[start : start + max(1, block_characters // num_positions[start])]
+            block = order[start : start + max(1, limit // num_positions[start])]
             vectors.append(self._embed(ids[block], num_positions[start]))
             start += len(block)
         return torch.cat(vectors)[order.argsort()]
