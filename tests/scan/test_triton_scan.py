@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,24 +52,17 @@ def test_a_layer_takes_it_unless_another_path_or_dtype_is_requested() -> None:
         assert any("sigmoid" in str(function) for function, _ in called) != uses_triton
 
 
-def wrong_cell(*arguments: Any) -> Scanned:
-    outputs, hidden, cell = scan_layer(*arguments)
-    return outputs, hidden, cell * 1.1
-
-
-def wrong_gradient(*arguments: Any) -> Scanned:
-    outputs, hidden, cell = scan_layer(*arguments)
-    return 2 * outputs - outputs.detach(), hidden, cell
+def wrong(*arguments: Any, cell: float = 1.0, gradient: float = 1.0) -> Scanned:
+    outputs, hidden, last_cell = scan_layer(*arguments)
+    return gradient * outputs - (gradient - 1) * outputs.detach(), hidden, last_cell * cell
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_the_first_use_compares_a_scan_with_the_packed_one(
-    dtype: torch.dtype, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_first_use_compares_two_scans(dtype: torch.dtype, caplog: pytest.LogCaptureFixture) -> None:
     assert is_right(DEVICE, dtype, None if IS_TRITON else scan_layer)
     assert not caplog.text
-    for scan in (wrong_cell, wrong_gradient):
-        assert not is_right(DEVICE, dtype, scan)
+    for change in ({"cell": 1.1}, {"gradient": 2.0}):
+        assert not is_right(DEVICE, dtype, partial(wrong, **change))
     assert caplog.text.count("its numbers are wrong by") == 2
 
 
@@ -121,15 +115,12 @@ def test_kernels_compile_for_gpus_that_are_not_here(tmp_path: Path, monkeypatch:
 
 
 @of_others
-def test_where_triton_does_not_run_or_is_missing_the_portable_scan_does(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_triton_the_packed_scan_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert not any(is_available(torch.device(kind), torch.float32) for kind in ("cpu", "meta", "xpu"))
     assert not is_right(torch.device("cpu"), torch.float32)
     assert "Triton does not run in torch.float32 on cpu" in caplog.text
     with pytest.raises(RuntimeError, match="scan_path"):  # a device on which nothing runs, as after a fault
         is_right(torch.device("meta"), torch.float32)
-    code = (
-        "import sys, torch; sys.modules['triton'] = None; from elmo_hf.scan.triton_scan import is_available as runs; "
-    )
-    assert run_python(code + "print(runs(torch.device('cuda', 0), torch.float32))", tmp_path).split() == ["False"]
+    code = "import sys, torch; sys.modules['triton'] = None; from elmo_hf.scan.triton_scan import is_available\n"
+    code += "print(is_available(torch.device('cuda', 0), torch.float32))"
+    assert run_python(code, tmp_path).split() == ["False"]
