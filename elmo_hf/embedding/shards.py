@@ -23,7 +23,6 @@ A shard is whole if it has the size that its entry records, and on a disk also t
 import hashlib
 import json
 import logging
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from itertools import chain, groupby, islice
@@ -208,12 +207,9 @@ class Shards:
                 place.parent.mkdir(parents=True, exist_ok=True)
             self._joined = stack.enter_context(only_writer(place))
             stack.enter_context(named_if_full(place))
-        names, disk = self._folder.sizes(), self._folder.disk
         if self._file is not None:
-            if disk and self._file.exists() and JOB in names and self._folder.read([JOB]) == [self._job.encode()]:
-                with leftover(disk):  # the run that finished this file could not remove its working folder
-                    shutil.rmtree(disk)
             refuse_existing(self._file, is_folder=False)
+        names = self._folder.sizes()
         if names and JOB not in names:
             raise FileExistsError(f"{self._folder.name} holds other files, such as {min(names)}; give a new folder.")
         return not any(name.startswith("part-") for name in names)

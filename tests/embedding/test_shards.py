@@ -91,14 +91,6 @@ def test_a_finished_run_given_again_writes_nothing_and_removes_what_a_killed_pro
     assert (times(), counts) == (before, [])
 
 
-def test_a_working_folder_that_a_finished_run_could_not_remove_goes_with_the_next_call(embed: Embed) -> None:
-    folder = unjoined(embed, "out.npz")
-    Path("out.npz").touch()
-    with pytest.raises(FileExistsError):
-        embed("out.npz")
-    assert not folder.exists()
-
-
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
