@@ -37,8 +37,8 @@ from ..scan.kernels import apply
 from .configuration_elmo import ElmoConfig
 from .inputs import may_depend_on_data
 
-# Positions (words times characters) convolved at once: 21 MB in float32 for the widest filters of the original model. A
-# GPU gets 134 MB, because it would wait for more launches.
+# Positions (words times characters) convolved at once: 21 MB in float32 for the widest filters of the original model;
+# on a GPU 134 MB, because there each block costs some forty launches.
 BLOCK_CHARACTERS, GPU_BLOCK_CHARACTERS = 5120, 32768
 # m of h(w): Knuth's multiplier of a linear congruential generator modulo 2^64.
 MULTIPLIER = 6364136223846793005

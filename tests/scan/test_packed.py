@@ -144,7 +144,7 @@ def test_autocast_is_near_the_reference_in_single_precision(path: Path) -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"cell_size": P}], ids=["projected", "not projected"])
-# Triton's interpreter cuts bfloat16 off, where a GPU rounds.
+# Triton's interpreter truncates to bfloat16, where a GPU rounds.
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16][: 2 - IS_INTERPRETED], ids=str)
 def test_half_precision_is_nearer_to_single_precision_than_the_reference(
     dtype: torch.dtype, fields: dict[str, Any]
