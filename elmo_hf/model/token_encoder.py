@@ -60,8 +60,7 @@ class Highway(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps `(N, F)` to `(N, F)`."""
-        gate = apply(self.gate, inputs).sigmoid()
-        return gate * apply(self.transform, inputs).relu() + (1 - gate) * inputs
+        return torch.lerp(inputs, apply(self.transform, inputs).relu(), apply(self.gate, inputs).sigmoid())
 
 
 class CharacterCNN(nn.Module):

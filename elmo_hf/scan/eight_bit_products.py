@@ -1,54 +1,64 @@
 """Weights in eight bits, as torchao stores them: y = s (q v), integers q from -128 to 127 and a scale s for each row.
 
-torch multiplies integers by integers, with inputs in seven bits, -63 to 63, so that sums of two products fit in the 16
-bits of AVX2's instruction. Seven bits alone would double the error of q. So each vector v, divided by its largest
-magnitude c, becomes two rows: the rounded vector, and 126 times its rounding error:
+torch multiplies integers by integers, with inputs in seven bits, -L to L = 63, so that sums of two products fit in the
+16 bits of AVX2's instruction. Seven bits alone would double the error of q. So each vector v, divided by its largest
+magnitude c, becomes two rows: the rounded vector, and 2L times its rounding error:
 
-    v / c = v_1 + v_2 / 126 + e,  |e| < 1e-4,  63 v_1 and 63 v_2 are integers
-    y = s c (q v_1 + q v_2 / 126)
+    v / c = v_1 + v_2 / 2L + e,  |e| < 1e-4,  L v_1 and L v_2 are integers
+    y = s c (q v_1 + q v_2 / 2L)
 
 Sums of integers are exact, so a vector has the same product in every batch, bit for bit.
+
+Glossary: D directions, b vectors.
 """
 
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-LARGEST = 63  # the largest integer of an input
-SMALLEST = 1e-30  # a smaller magnitude counts as this one
+LARGEST = 63  # L
+_SMALLEST = torch.tensor([1e-30])  # is added to c / L, which may be 0
 
 
-class EightBitProducts:
-    """The weight of one direction; replaces a tensor `(m, n)`, and multiplies as `products.py` describes."""
+class EightBitWeight:
+    """The weight of one direction in the layout of torch's integer products; replaces a tensor `(m, n)`."""
 
-    requires_grad = False
+    requires_grad, nbytes = False, 0  # a fourth of the bytes of floats: directions always take each step together
 
     def __init__(self, values: Tensor, scales: Tensor) -> None:
-        """Takes q `(m, n)` and s, `(m, 1)` or `(1, 1)`; copies them into the layout of torch's integer products."""
+        """Takes q `(m, n)` and s, `(m, 1)` or `(1, 1)`."""
         of_rows = scales.double().flatten().expand(len(values)), torch.zeros(len(values), dtype=torch.long)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "torch.quantize_per_tensor")  # a later torch may lack this function
             quantised = torch._make_per_channel_quantized_tensor(values, *of_rows, axis=0)
-        self.packed = torch.ops.quantized.linear_prepack(quantised, None)
+        self.height, self.packed = len(values), torch.ops.quantized.linear_prepack(quantised, None)
 
-    def to(self, dtype: torch.dtype) -> "EightBitProducts":
+    def to(self, dtype: torch.dtype) -> "EightBitWeight":
         """The same weight, which multiplies vectors of any dtype."""
         return self
 
+
+class EightBitProducts(NamedTuple):
+    """The weights of D directions, which multiply vectors as `products.py` describes."""
+
+    weights: Sequence[EightBitWeight]
+
     def times(self, rows: Tensor, plus: Tensor | None = None) -> Tensor:
-        """The products with `rows` `(1, b, n)`, as `(1, b, m)`, plus a tensor of that shape or `(1, 1, m)`."""
-        vectors = rows[0].float()
-        unit = vectors.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST) / LARGEST
-        scaled = vectors / unit
+        """As in `Products`."""
+        unit = torch.add(_SMALLEST, rows.abs().amax(dim=2, keepdim=True), alpha=1 / LARGEST)  # (D, b, 1), c / L
+        scaled = rows / unit
         rounded = scaled.round()
-        halves = torch.cat([rounded, (scaled - rounded).mul_(2 * LARGEST)])  # (2b, n)
-        first, second = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            halves, 1.0, LARGEST + 1, self.packed
-        ).chunk(2)
-        product = first.add_(second, alpha=0.5 / LARGEST).mul_(unit)
-        return (product if plus is None else product.add_(plus[0])).to(rows.dtype)[None]
+        halves = torch.cat([rounded, (scaled - rounded).mul_(2 * LARGEST)], dim=1)  # (D, 2b, n)
+        products = unit.new_empty(*rows.shape[:2], self.weights[0].height)
+        for weight, both, product in zip(self.weights, halves, products, strict=True):
+            settings = 1.0, LARGEST + 1, weight.packed  # unit and zero of the integers, 0 to 127
+            parts = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(both, *settings).chunk(2)
+            torch.add(*parts, alpha=0.5 / LARGEST, out=product)
+        products.mul_(unit)
+        return (products if plus is None else products.add_(plus)).to(rows.dtype)
 
 
 def is_eight_bit(weight: Any) -> bool:

@@ -7,6 +7,7 @@ the same numbers up to the order of float sums, except that weights in eight bit
 Glossary: D directions, b vectors.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -45,8 +46,8 @@ class Kernels:
     block_words: int = 128
     # Smaller weights stay in the cache in any layout.
     large_bytes: int = 1 << 21
-    # By dtype, the fewest vectors of a step and the fewest such steps for which a scan packs its weights.
-    repays: dict[torch.dtype, tuple[int, int]] = field(default_factory=lambda: REPAYS)
+    # By dtype, the fewest steps for which a scan packs its weights.
+    repays: dict[torch.dtype, int] = field(default_factory=lambda: REPAYS)
     is_amd: bool = IS_AMD
     multiplies_bfloat16: bool = field(default_factory=multiplies_bfloat16)
 
@@ -59,19 +60,21 @@ class Kernels:
         return linear.weight
 
     def apply(self, module: Any, inputs: Tensor) -> Tensor:
-        """`module(inputs)` of a linear or a convolution; without gradient a large linear multiplies as in a scan."""
+        """`module(inputs)`: a large linear without gradient as in a scan, and a convolution as a product."""
         device, dtype = inputs.device.type, inputs.dtype
-        is_cast = torch.is_autocast_enabled(device)
+        is_cast, is_plain = torch.is_autocast_enabled(device), not is_hooked(module)
+        if is_plain and type(module) is nn.Linear and not torch.is_grad_enabled() and self.serves(module.weight):
+            weight = self.weight_of(module)
+            if not isinstance(weight, Tensor) or (weight.nbytes >= self.large_bytes and not is_cast):
+                return self.products([weight]).times(inputs[None], module.bias[None, None])[0]
         if self.must_widen(torch.get_autocast_dtype(device) if is_cast else dtype, device):
             with torch.autocast(device, enabled=False):
                 parameters = {name: parameter.float() for name, parameter in module.named_parameters()}
                 return torch.func.functional_call(module, parameters, inputs.float()).to(dtype)
-        if torch.is_grad_enabled() or type(module) is not nn.Linear or is_hooked(module):
-            return module(inputs)
-        weight = self.weight_of(module) if self.serves(module.weight) else None
-        if weight is None or (isinstance(weight, Tensor) and (is_cast or weight.nbytes < self.large_bytes)):
-            return module(inputs)
-        return self.products([weight]).times(inputs[None], module.bias[None, None])[0]
+        if is_plain and type(module) is nn.Conv1d:  # oneDNN takes twice the time, cuDNN 1 ms for each new shape
+            windows = inputs.unfold(2, module.weight.shape[2], 1).transpose(1, 2).flatten(2)  # (N, positions, E width)
+            return nn.functional.linear(windows, module.weight.flatten(1), module.bias).transpose(1, 2)
+        return module(inputs)
 
     def run_steps(self, *arguments: Any) -> tuple[Tensor, Tensor] | None:
         """Runs all steps of a scan at once, as `run_packed` does; None if these kernels cannot."""
@@ -85,24 +88,24 @@ class Kernels:
         """How many directions take each step together."""
         return 1 if weights[0].recurrent.nbytes > self.joint_bytes else len(weights)
 
-    def join(self, weights: list[Weights], columns: Sequence[int]) -> WeightProducts:
-        """Makes products from the weights of directions that step together; `columns` as in `products`."""
+    def join(self, weights: list[Weights], steps: int) -> WeightProducts:
+        """Makes products from the weights of directions that step together."""
         inputs, biases, recurrents, projections = zip(*weights, strict=True)
-        recurrent = self.products(recurrents, columns)
-        projection = None if projections[0] is None else self.products(projections, columns)
+        recurrent = self.products(recurrents, steps)
+        projection = None if projections[0] is None else self.products(projections, steps)
         return WeightProducts(self.products(inputs), torch.stack(biases).unsqueeze(1), recurrent, projection)
 
-    def products(self, parts: Sequence[Tensor], columns: Sequence[int] = ()) -> Products:
-        """Makes products from a weight `(m, n)` for each direction; `columns` has b of each product that is to come."""
+    def products(self, parts: Sequence[Tensor], steps: int = 0) -> Products:
+        """Makes products from a weight `(m, n)` for each direction, for a number of steps."""
         weight = parts[0]
         if self.must_widen(weight.dtype, weight.device.type):
-            return WideProducts(self.products([part.float() for part in parts], columns))
-        if len(parts) == 1 and self.can_pack(weight) and weight.nbytes >= self.large_bytes:
-            fewest, steps = self.repays[weight.dtype]
-            if sum(count >= fewest for count in columns) >= steps:
-                return PackedProducts(weight)
-        joint = weight[None] if len(parts) == 1 else torch.stack(list(parts))
-        return PlainProducts(joint, self.block_bytes, self.is_amd)
+            return WideProducts(self.products([part.float() for part in parts]))
+        if len(parts) > 1:
+            return PlainProducts(torch.stack(list(parts)), self.block_bytes, self.is_amd)
+        is_repaid = weight.nbytes >= self.large_bytes and steps >= self.repays.get(weight.dtype, math.inf)
+        if is_repaid and can_take_onednn(weight, self.multiplies_bfloat16):
+            return PackedProducts(weight)
+        return PlainProducts(weight[None], self.block_bytes, self.is_amd)
 
     def multiply(self, first: Tensor, second: Tensor) -> Tensor:
         """`first` `(D, k, m)` times `second` `(D, m, n)`; in bfloat16 only where the processor multiplies it."""
@@ -113,10 +116,6 @@ class Kernels:
     def must_widen(self, dtype: torch.dtype, device: str) -> bool:
         """Whether products in a dtype are computed in float32: in bfloat16 where the processor does not multiply it."""
         return dtype == torch.bfloat16 and device == "cpu" and not self.multiplies_bfloat16
-
-    def can_pack(self, weight: Any) -> bool:
-        """Whether oneDNN multiplies a weight."""
-        return can_take_onednn(weight, self.multiplies_bfloat16)
 
 
 Kernels.default = Kernels()

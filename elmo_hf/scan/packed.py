@@ -76,7 +76,7 @@ def _scan_words(
         tensors = (words[part], outputs[part], part_order, hidden[part], cell[part])
         part_trace = None if trace is None else trace.part(part)
         ran = chosen.run_steps(*tensors, weights[part], limits, part_trace)
-        joint = weights[part], order.columns
+        joint = weights[part], len(order.columns)
         last.append(ran or run_packed(*tensors, chosen.join(*joint), limits, chosen.block_words, part_trace))
     states = [_keep_at_end(torch.cat(parts), order) for parts in zip(*last, strict=True)]
     hidden, cell = (_unpack_state(state, order).to(input_dtype) for state in states)

@@ -12,6 +12,8 @@ from .parameters import Limits
 from .products import WeightProducts
 from .reading_order import ReadingOrder
 
+_ACTIVATIONS = torch.sigmoid, torch.sigmoid, torch.tanh, torch.sigmoid  # of i, f, g, o
+
 
 class Trace(NamedTuple):
     """The tensors that a scan keeps for its gradient, each for all words in reading order."""
@@ -42,30 +44,30 @@ def run_packed(
     `(D, B, H)` before the first step, and returns them after each text's last word, in the same shapes. The texts are
     in the order of `order.texts`; the cell may have another dtype than the rest.
     """
-    width, state_dtype = cell.shape[2], cell.dtype
-    last_hidden, last_cell = hidden.clone(), cell.to(wide(cell.dtype), copy=True)
-    cell, stop = last_cell, 0
-    steps = zip(order.columns, [*order.columns, 0][1:], _gate_inputs(weights, inputs, order, block_words), strict=True)
-    for count, remaining, gate_inputs in steps:
-        here, stop = slice(stop, stop + count), stop + count
-        hidden, cell = hidden[:, :count], cell[:, :count]
-        if order.keeps is not None:
-            hidden, cell = (state * order.keeps[:, here, None] for state in (hidden, cell))
-        products = weights.recurrent.times(hidden, gate_inputs).to(cell.dtype)
-        gates = products if trace is None else trace.gates[:, here]
-        parts = (each.tensor_split((2 * width, 3 * width), dim=2) for each in (products, gates))
-        for function, source, out in zip((torch.sigmoid, torch.tanh, torch.sigmoid), *parts, strict=True):
-            function(source, out=out)
-        input_gate, forget_gate, candidate, output_gate = gates.split(width, dim=2)
-        cell = torch.mul(forget_gate, cell, out=None if trace is None else trace.cells[:, here])
-        cell = _clipped(cell.addcmul_(input_gate, candidate), limits.cell)
-        hidden = (cell.tanh() * output_gate).to(hidden.dtype)
-        if weights.projection is not None:
-            hidden = weights.projection.times(hidden)
-        if trace is not None:
-            trace.projected[:, here] = hidden
-        outputs[:, here] = hidden = _clipped(hidden, limits.projection)
-        last_hidden[:, remaining:count], last_cell[:, remaining:count] = hidden[:, remaining:], cell[:, remaining:]
+    state_dtype = cell.dtype
+    hidden, cell = last_hidden, last_cell = hidden.clone(), cell.to(wide(cell.dtype), copy=True)
+    by_step = [
+        [None] * len(order.columns) if tensor is None else tensor.split(order.columns, dim=1)
+        for tensor in (outputs, order.keeps, *(trace or (None, None, None)))
+    ]
+    steps = zip(order.columns, _gate_inputs(weights, inputs, order, block_words), *by_step, strict=True)
+    for count, gate_inputs, output, keeps, gates, cells, projected in steps:
+        if count < hidden.shape[1]:  # the last rows' texts have ended; these rows stay as they are
+            hidden, cell = hidden[:, :count], cell[:, :count]
+        if keeps is not None:
+            hidden.mul_(keeps.unsqueeze(2)), cell.mul_(keeps.unsqueeze(2))
+        products = weights.recurrent.times(hidden, gate_inputs).to(cell.dtype).chunk(4, dim=2)
+        parts = products if gates is None else gates.chunk(4, dim=2)
+        for function, product, part in zip(_ACTIVATIONS, products, parts, strict=True):
+            function(product, out=part)
+        input_gate, forget_gate, candidate, output_gate = parts
+        unlimited = torch.mul(forget_gate, cell, out=cell if cells is None else cells)
+        _clip(unlimited.addcmul_(input_gate, candidate), limits.cell, out=cell)
+        memory = cell.tanh().mul_(output_gate).to(hidden.dtype)
+        unlimited = memory if weights.projection is None else weights.projection.times(memory)
+        if projected is not None:
+            projected.copy_(unlimited)
+        output.copy_(_clip(unlimited, limits.projection, out=hidden))
     return last_hidden, last_cell.to(state_dtype)
 
 
@@ -84,5 +86,5 @@ def _gate_inputs(weights: WeightProducts, inputs: Tensor, order: ReadingOrder, b
         start, step = ends[next_step - 1], next_step
 
 
-def _clipped(tensor: Tensor, limit: float | None) -> Tensor:
-    return tensor if limit is None else tensor.clamp(-limit, limit)
+def _clip(tensor: Tensor, limit: float | None, out: Tensor) -> Tensor:
+    return out.copy_(tensor) if limit is None else torch.clamp(tensor, -limit, limit, out=out)

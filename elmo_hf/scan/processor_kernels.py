@@ -1,14 +1,15 @@
 """The package's kernels: Triton on GPUs, weights in eight bits, and copies of weights that are kept (docs/speed.md).
 
-A scan packs large weights into oneDNN's layout if its steps repay the copy, and drops the copy at its end. Here some
-copies stay: in bfloat16 from the first scan on; in float32 only after `pack`, because a copy takes as much memory as
-the weight. A kept copy is used only while its weight exists and seems unchanged: its address,
-its count of changes in place, and the running sums of one number in each row are the same (torch does not count the
-changes that fused optimisers and `weight.data` make). Copies are never saved.
+Copies of large weights in oneDNN's layout stay: in bfloat16 from the first scan on; in float32 only after `pack`,
+because a copy takes as much memory as the weight. So do the float32 copies of weights in bfloat16 on a processor that
+does not multiply them. A kept copy is used only while its weight exists and seems unchanged: its address, its count of
+changes in place, and the running sums of one number in each row are the same (torch does not count the changes that
+fused optimisers and `weight.data` make). Copies are never saved.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,9 +17,9 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers.utils import logging
 
-from .eight_bit_products import EightBitProducts, is_eight_bit
+from .eight_bit_products import EightBitProducts, EightBitWeight, is_eight_bit
 from .parameters import Weights
-from .products import PackedProducts, Products
+from .products import PackedProducts, Products, can_take_onednn
 from .triton_scan import GpuKernels
 
 logger = logging.get_logger(__name__)
@@ -42,52 +43,51 @@ class ProcessorKernels(GpuKernels):
             return weight
         if torch.is_grad_enabled():
             return weight.qdata * weight.scale
-        return self._kept(weight.qdata, lambda values: EightBitProducts(values, weight.scale))
+        return self._kept(weight.qdata, partial(EightBitWeight, weight.qdata, weight.scale))
 
     def at_once(self, weights: list[Weights]) -> int:
-        """How many directions take each step together; with weights in eight bits only one."""
-        return super().at_once(weights) if _are_floats(weights) else 1
+        """How many directions take each step together: only one if not all have the same kinds of weights."""
+        return super().at_once(weights) if len({tuple(map(type, parts)) for parts in weights}) == 1 else 1
 
-    def products(self, parts: Sequence[Any], columns: Sequence[int] = ()) -> Products:
+    def products(self, parts: Sequence[Any], steps: int = 0) -> Products:
         """Makes products, or takes those that are kept."""
         weight = parts[0]
-        if isinstance(weight, EightBitProducts):
-            return weight
-        if self.must_widen(weight.dtype, weight.device.type):
+        if isinstance(weight, EightBitWeight):
+            return EightBitProducts(parts)
+        if must_widen := self.must_widen(weight.dtype, weight.device.type):
             logger.warning_once(
                 "This processor does not multiply bfloat16, so bfloat16 is slower than float32: load the model with "
                 "dtype=torch.float32, and train without bf16."
             )
-        kept = None
-        if len(parts) == 1 and self.can_pack(weight):
-            # Autocast makes temporary tensors, which are not parameters.
-            stays = weight.dtype == torch.bfloat16 and isinstance(weight, nn.Parameter) and columns
-            kept = self._kept(weight, PackedProducts if stays and weight.nbytes >= self.large_bytes else None)
-        return kept or super().products(parts, columns)
+        if len(parts) > 1 or not (must_widen or can_take_onednn(weight, self.multiplies_bfloat16)):
+            return super().products(parts, steps)
+        make = partial(super().products, parts) if must_widen else partial(PackedProducts, weight) if steps else None
+        # Autocast makes temporary tensors, which are not parameters.
+        stays = weight.dtype == torch.bfloat16 and isinstance(weight, nn.Parameter)
+        kept = self._kept(weight, make if stays and weight.nbytes >= self.large_bytes else None)
+        return kept or super().products(parts, steps)
 
     def pack(self, weight: Tensor) -> None:
         """Packs a parameter and keeps the result."""
-        if self.can_pack(weight):
-            self._kept(weight, PackedProducts)
+        if can_take_onednn(weight, self.multiplies_bfloat16):
+            self._kept(weight, partial(PackedProducts, weight))
 
-    def _kept(self, weight: Tensor, make: Callable[[Tensor], Any] | None) -> Any:
+    def _kept(self, weight: Tensor, make: Callable[[], Any] | None) -> Any:
         """The products kept for an unchanged weight; without them, those that `make` makes, which are kept then."""
         if weight.is_inference():  # changes of such tensors are not counted, so their products are not kept
-            return make and make(weight)
+            return make and make()
         products, state_before = self.kept.get(weight, (None, None))
         if products is None and make is None:
             return None
         if (state := _state_of(weight)) != state_before:
-            products = make and make(weight)
+            products = make and make()
             self.kept[weight] = products, state if make else None
         return products
 
 
 def _state_of(weight: Tensor) -> tuple[int, int, float]:
-    """A fingerprint of a weight `(m, n)`, computed from a part of its numbers."""
+    """A fingerprint of a weight `(m, n)`, computed from a part of its numbers; integers do not learn."""
+    if not weight.is_floating_point():
+        return weight.data_ptr(), weight._version, 0.0
     one_in_each_row = weight.detach().flatten()[:: max(1, weight.shape[1] - 1)]  # from all columns in turn
     return weight.data_ptr(), weight._version, one_in_each_row.double().cumsum(0).sum().item()
-
-
-def _are_floats(weights: list[Weights]) -> bool:
-    return all(part is None or isinstance(part, Tensor) for parts in weights for part in parts)

@@ -5,29 +5,28 @@
 With b in the tens, each weight that is read from memory is used for only a few multiplications. So the order in which W
 lies in memory decides the speed (docs/speed.md):
 
-    4 vectors or more in 24 steps    oneDNN, with a copy of W in its own layout, which those steps repay
-    else 8 vectors or more           oneDNN, with W as it is
-    else                             a batched product of blocks of W's rows; each block fits a core's cache
+    8 vectors or more    oneDNN; up to 64 vectors are its second factor, which it copies before it multiplies
+    else                 a batched product of blocks of W's rows; each block fits a core's cache
+    always               oneDNN, with a copy of W in its own layout, if such a copy is kept
 
 In bfloat16, oneDNN multiplies any number of vectors, and 8 steps repay the copy. On a processor without instructions
-for bfloat16, W is a float32 copy, and products are rounded to bfloat16.
-
-On AMD's processors torch's default library (Intel's MKL) multiplies blocks fastest as W v^T where W has more rows than
-columns, and blocks also spread a single vector over the cores.
+for bfloat16, W is a float32 copy, and products are rounded to bfloat16. On AMD's processors MKL, torch's library,
+multiplies blocks fastest as W v^T where W has more rows than columns, and blocks spread a single vector over the cores.
 
 Large weights are multiplied one direction at a time, D = 1; small weights of D directions are one batched product.
 """
 
+import math
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 IS_AMD = str(dict(getattr(torch.cpu, "get_capabilities", dict)()).get("cpu_name")).startswith("AMD")
-# From this number of vectors on, oneDNN is faster with W as it is; the layout is made for it, and serves any number.
-ONEDNN_ROWS = 8
-# By dtype, the fewest vectors for which the layout is faster, and how many such steps repay the copy.
-REPAYS = {torch.float32: (4, 24), torch.bfloat16: (1, 8)}
+# The numbers of vectors from which on oneDNN is faster, and the weight its second factor; the layout serves any number.
+ONEDNN_ROWS, MANY_ROWS = 8, 64
+# By dtype, how many steps repay the copy.
+REPAYS = {torch.bfloat16: 8}
 
 
 class Products(Protocol):
@@ -42,19 +41,20 @@ class PlainProducts:
 
     def __init__(self, weight: Tensor, block_bytes: int, is_amd: bool = IS_AMD) -> None:
         """Takes the bytes of a block."""
-        self.weight, self.block_bytes, self.is_amd = weight, block_bytes, is_amd
+        self.weight, self.columns, self.block_bytes, self.is_amd = weight, weight.mT, block_bytes, is_amd
 
     def times(self, rows: Tensor, plus: Tensor | None = None) -> Tensor:
         """As in `Products`."""
         weight, (directions, count, _) = self.weight, rows.shape
-        if directions > 1:
-            return torch.bmm(rows, weight.mT) if plus is None else torch.baddbmm(plus, rows, weight.mT)
-        if (count >= ONEDNN_ROWS or weight.dtype == torch.bfloat16) and can_take_onednn(weight[0]):
-            return by_onednn(rows[0], weight[0], None if plus is None else plus[0])[None]
+        of_onednn = directions == 1 and (count >= ONEDNN_ROWS or weight.dtype == torch.bfloat16)
+        if of_onednn and can_take_onednn(weight[0]):
+            if count >= MANY_ROWS or weight.dtype == torch.bfloat16:
+                return by_onednn(rows[0], weight[0], None if plus is None else plus[0])[None]
+            product, sums = by_onednn(weight[0], rows[0], None).t(), rows.new_empty(1, count, weight.shape[1])
+            return sums.copy_(product) if plus is None else torch.add(plus, product, out=sums)
         blocks = self.num_blocks(count)
         if blocks == 1:
-            columns = weight[0].t()
-            return (torch.mm(rows[0], columns) if plus is None else torch.addmm(plus[0], rows[0], columns))[None]
+            return torch.bmm(rows, self.columns) if plus is None else torch.baddbmm(plus, rows, self.columns)
         in_blocks = weight.view(blocks, -1, weight.shape[2])
         if self.is_amd and weight.shape[1] > weight.shape[2]:
             products = torch.bmm(in_blocks, rows.mT.expand(blocks, -1, -1)).permute(2, 0, 1)
@@ -64,16 +64,12 @@ class PlainProducts:
         return (products if plus is None else plus.unflatten(2, (blocks, -1)) + products).flatten(2).contiguous()
 
     def num_blocks(self, count: int) -> int:
-        """The number of blocks for `count` vectors; each block has at least as many rows as there are vectors."""
-        blocks, (_, height, _), num_bytes = 1, self.weight.shape, self.weight.nbytes
-        if self.weight.device.type == "cpu" and (count > 1 or self.is_amd):
-            while (
-                height % (2 * blocks) == 0
-                and height >= 2 * blocks * count
-                and num_bytes >= 2 * blocks * self.block_bytes
-            ):
-                blocks *= 2
-        return blocks
+        """The number of blocks for `count` vectors: a power of two, so that a block has at least as many rows."""
+        directions, height, _ = self.weight.shape
+        if directions > 1 or self.weight.device.type != "cpu" or (count == 1 and not self.is_amd):
+            return 1
+        most = min(height // count, self.weight.nbytes // self.block_bytes)
+        return math.gcd(height, 1 << max(most.bit_length() - 1, 0))
 
 
 class PackedProducts:
@@ -88,12 +84,10 @@ class PackedProducts:
         return by_onednn(rows[0], self.packed, None if plus is None else plus[0])[None]
 
 
-class WideProducts:
+class WideProducts(NamedTuple):
     """A weight in bfloat16 that multiplies as a copy in float32 does."""
 
-    def __init__(self, products: Products) -> None:
-        """Takes the products of the copy."""
-        self.products = products
+    products: Products  # of the copy
 
     def times(self, rows: Tensor, plus: Tensor | None = None) -> Tensor:
         """As in `Products`."""

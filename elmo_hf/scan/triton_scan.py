@@ -19,10 +19,10 @@ from itertools import accumulate
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers.utils import logging
 
-from .kernels import Kernels, is_hooked, using
+from .kernels import Kernels, using
 from .packed import scan_layer
 from .packed_steps import Trace
 from .parameters import Limits, Scanned, Weights, stack
@@ -172,8 +172,6 @@ class GpuKernels(Kernels):
     # for each word.
     triton_serves: Callable[[torch.device, torch.dtype], bool] = is_available
     launch_words: int = 1024
-    # The device on which convolutions are products.
-    unfolds_on: str = "cuda"
 
     def at_once(self, weights: list[Weights]) -> int:
         """How many directions take each step together: by Triton's kernels all."""
@@ -191,13 +189,6 @@ class GpuKernels(Kernels):
         """Whether Triton's kernels serve a direction's weights."""
         recurrent = weights.recurrent
         return isinstance(recurrent, Tensor) and self.triton_serves(recurrent.device, recurrent.dtype)
-
-    def apply(self, module: Any, inputs: Tensor) -> Tensor:
-        """As in `Kernels`; on a GPU a convolution is one product, because cuDNN needs a millisecond for a new shape."""
-        if type(module) is not nn.Conv1d or inputs.device.type != self.unfolds_on or is_hooked(module):
-            return super().apply(module, inputs)
-        windows = inputs.unfold(2, module.weight.shape[2], 1).transpose(1, 2).flatten(2)  # (N, positions, E width)
-        return nn.functional.linear(windows, module.weight.flatten(1), module.bias).transpose(1, 2)
 
 
 def _options(rows: Tensor, order: ReadingOrder, weights: Weights, batch: int) -> tuple[tuple[int], dict[str, Any]]:

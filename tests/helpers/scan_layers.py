@@ -48,7 +48,7 @@ class Path(NamedTuple):
 
 # Large directions are computed one after the other.
 ALONE: dict[str, Any] = {"joint_bytes": 0, "large_bytes": 0}
-PACKS: dict[str, Any] = ALONE | {"repays": dict.fromkeys((torch.float32, torch.bfloat16), (1, 1))}
+PACKS: dict[str, Any] = ALONE | {"repays": dict.fromkeys((torch.float32, torch.bfloat16), 1)}
 if IS_TRITON:
     PATHS = {"triton in two launches": Path(ProcessorKernels(launch_words=2 * B))}
 else:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.model.token_encoder import MULTIPLIER, CharacterCNN, distinct_rows
-from elmo_hf.scan.processor_kernels import ProcessorKernels
+from elmo_hf.scan.kernels import apply
 
 FILLER = 9
 WORDS = {"vocab_size": 268, "num_input_words": 6, "word_embedding_size": 3}
@@ -41,7 +41,7 @@ def test_a_convolution_as_a_product_is_the_convolution() -> None:
     encoder = encoder_of(ElmoConfig(**TINY))
     for convolution in encoder.convolutions:
         inputs = torch.randn(3, convolution.in_channels, 11)
-        assert_outputs_close(ProcessorKernels(unfolds_on="cpu").apply(convolution, inputs), convolution(inputs), 1e-5)
+        assert_outputs_close(apply(convolution, inputs), convolution(inputs), 1e-5)
 
 
 @pytest.mark.parametrize("fields", [{}, WORDS], ids=["characters", "words too"])

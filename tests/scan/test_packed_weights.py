@@ -27,8 +27,8 @@ F32, BF16 = torch.float32, torch.bfloat16
 
 
 def kernels_of(steps: int = 3, **sizes: Any) -> ProcessorKernels:
-    """Scans with so many steps of two texts or more pack W_h, which is large, and not W_p."""
-    rule = {"repays": dict.fromkeys((F32, BF16), (2, steps)), "large_bytes": 4 * H * P * 2}
+    """Scans with so many steps pack W_h, which is large, and not W_p."""
+    rule = {"repays": dict.fromkeys((F32, BF16), steps), "large_bytes": 4 * H * P * 2}
     return ProcessorKernels(**PACKS | rule | sizes)
 
 
@@ -53,7 +53,7 @@ def test_a_scan_packs_large_weights_if_enough_steps_repay_it(has_gradient: bool)
     assert packed_columns(kernels, layer, mask, has_gradient) == once
     assert len(packed_columns(kernels_of(large_bytes=0), layer, mask, has_gradient)) == 2 * len(once)
     for others, lengths in (
-        (kernels, (6, 2, 1, 0)),
+        (kernels, (2, 2, 1, 0)),
         (kernels_of(large_bytes=4 * H * P * 4 + 1), (4, 3, 1, 0)),
         (kernels_of(joint_bytes=1 << 30), (4, 3, 1, 0)),
     ):
@@ -71,6 +71,15 @@ def test_in_bfloat16_the_first_scan_keeps_what_it_packs() -> None:
         assert list(map(id, kernels.kept)) == list(map(id, large))
     large[0].data.mul_(2)
     assert packed_columns(kernels, layer, mask) == [4] * 2
+
+
+def test_float32_copies_of_weights_in_bfloat16_are_kept_until_these_change() -> None:
+    layer, kernels = layer_of(BF16), kernels_of(multiplies_bfloat16=False)
+    large = [weight for lstm in layer.lstms for weight in (lstm.recurrent_linear.weight, lstm.input_linear.weight)]
+    for _ in range(2):
+        assert packed_columns(kernels, layer) == []
+        assert list(map(id, kernels.kept)) == list(map(id, large))
+        large[0].data.mul_(2)
 
 
 CHANGES: dict[str, Callable[[Tensor], object]] = {

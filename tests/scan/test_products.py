@@ -10,7 +10,7 @@ import torch
 from scan_layers import Operators
 from torch import Tensor
 
-from elmo_hf.scan.eight_bit_products import EightBitProducts
+from elmo_hf.scan.eight_bit_products import EightBitProducts, EightBitWeight
 from elmo_hf.scan.kernels import Kernels
 from elmo_hf.scan.products import PlainProducts, Products
 
@@ -52,15 +52,16 @@ def test_products_are_the_plain_ones_plus_what_is_added(make: Make, height: int,
 
 @needs_onednn
 def test_onednn_multiplies_many_vectors_and_packs_if_enough_steps_repay_it() -> None:
-    weight, rows, exact = (each.float() for each in drawn(1, 9))
-    repays = {"large_bytes": 0, "repays": {torch.float32: (3, 2)}}
-    for columns, plain, packed in (([9, 2, 2], [9, 9, 9], []), ([9, 3, 2], [], [9, 9, 9, 2, 2, 2])):
-        products = Kernels(**repays).products([weight[0]], columns)
+    weight, rows, exact = (each.float() for each in drawn(1, 64))
+    repays = {"large_bytes": 0, "repays": {torch.float32: 2}}
+    for steps, plain, packed in ((1, [64, M], []), (2, [], [64, 9, 2])):
+        products = Kernels(**repays).products([weight[0]], steps)
         with Operators() as called:
-            for count in (9, 2):
+            for count in (64, 9, 2):
                 assert_products(products, rows[:, :count], exact[:, :count], 1e-5)
-        assert called.by_onednn(is_packed=False) == plain
-        assert called.by_onednn(is_packed=True) == packed
+        # The weight `(M, n)` comes first where the vectors are few.
+        assert called.by_onednn(is_packed=False) == [each for each in plain for _ in range(3)]
+        assert called.by_onednn(is_packed=True) == [each for each in packed for _ in range(3)]
 
 
 def test_a_weight_in_bfloat16_multiplies_in_float32_where_the_processor_does_not_multiply_it() -> None:
@@ -78,22 +79,21 @@ def test_a_weight_in_bfloat16_multiplies_in_float32_where_the_processor_does_not
 def test_products_in_eight_bits_are_near_the_exact_ones_and_the_same_in_any_batch(
     size: int, count: int, scales: int, dtype: torch.dtype
 ) -> None:
-    values = torch.randint(-128, 128, (M, size), dtype=torch.int8)
-    values[:, : size // 2] = 127 * torch.tensor([[1], [-1]], dtype=torch.int8).repeat(M // 2, 1)  # the largest sums
-    weight = EightBitProducts(values, scale := torch.rand(scales, 1))
-    rows = torch.randn(1, count, size).to(dtype)
+    values, scale = torch.randint(-128, 128, (2, M, size), dtype=torch.int8), torch.rand(2, scales, 1)
+    values[..., : size // 2] = 127 * torch.tensor([[1], [-1]], dtype=torch.int8).repeat(M // 2, 1)  # the largest sums
+    weights = EightBitProducts([EightBitWeight(*each) for each in zip(values, scale, strict=True)])
+    rows = torch.randn(2, count, size).to(dtype)
     rows[:, 0] = 1000.0
-    exact = (rows[0].double() @ values.double().t()) * scale.double().t()
-    found = weight.times(rows)
+    matrices = values.double() * scale.double()
+    exact, found = rows.double() @ matrices.mT, weights.times(rows)
     # Each number of a vector is wrong by at most 1/15,876 of the largest, so by half of that on average.
-    largest = rows[0].double().abs().amax(dim=1, keepdim=True)
-    bound = largest * (scale.double() * values.double().abs().sum(dim=1, keepdim=True)).t()
+    largest = rows.double().abs().amax(dim=2, keepdim=True)
     rounding = 2**-8 * exact.abs() if dtype == torch.bfloat16 else 0
-    assert ((found[0] - exact).abs() <= bound / 15_876 + rounding).all()
+    assert ((found - exact).abs() <= largest * matrices.abs().sum(dim=2)[:, None] / 15_876 + rounding).all()
     for row in range(count):
-        assert torch.equal(weight.times(rows[:, row : row + 1])[0, 0], found[0, row])
-    exact_rows, bias = rows.float(), torch.randn(1, 1, M)
-    assert torch.equal(weight.times(exact_rows, bias), weight.times(exact_rows) + bias)
+        assert torch.equal(weights.times(rows[:, row : row + 1])[:, 0], found[:, row])
+    exact_rows, bias = rows.float(), torch.randn(2, 1, M)
+    assert torch.equal(weights.times(exact_rows, bias), weights.times(exact_rows) + bias)
 
 
 def test_bfloat16_is_not_multiplied_where_onednn_may_not() -> None:
