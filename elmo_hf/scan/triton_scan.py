@@ -1,4 +1,4 @@
-"""What is computed differently on a GPU: convolutions, and the steps of the packed scan.
+"""The steps of the packed scan on a GPU.
 
 The results are those of `packed_steps.py` and `packed_gradient.py`. There a step has about fifteen small operations,
 and a GPU waits for the launch of each. Here all steps of a pass are one kernel (`triton_kernels.py`). The products with

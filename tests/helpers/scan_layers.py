@@ -58,7 +58,7 @@ else:
         "one direction at a time": Path(ProcessorKernels(**ALONE, block_words=5)),
         "blocks on AMD": Path(Kernels(is_amd=True, **ALONE, block_bytes=16)),
         "blocks elsewhere": Path(ProcessorKernels(is_amd=False, **ALONE, block_bytes=16)),
-        "single precision": Path(ProcessorKernels(), torch.float32, 2e-5),
+        "single precision": Path(ProcessorKernels(**ALONE), torch.float32, 2e-5),
     }
     if torch.backends.mkldnn.is_available():
         PATHS["oneDNN's layout"] = Path(ProcessorKernels(**PACKS), torch.float32, 2e-5)

@@ -62,24 +62,16 @@ def test_a_scan_packs_large_weights_if_enough_steps_repay_it(has_gradient: bool)
     assert len(kernels.kept) == 0
 
 
-@needs_bfloat16
-def test_in_bfloat16_the_first_scan_keeps_what_it_packs() -> None:
-    layer, kernels, mask = layer_of(BF16), kernels_of(), mask_of(1, 1, 1, 1)
-    large = [lstm.recurrent_linear.weight for lstm in layer.lstms]
+@pytest.mark.parametrize("multiplies", [pytest.param(True, marks=needs_bfloat16), False])
+def test_in_bfloat16_the_first_scan_keeps_what_it_packs_or_widens(multiplies: bool) -> None:
+    layer, kernels, mask = layer_of(BF16), kernels_of(multiplies_bfloat16=multiplies), mask_of(1, 1, 1, 1)
+    linears = [linear for lstm in layer.lstms for linear in (lstm.recurrent_linear, lstm.input_linear)]
+    large = [linear.weight for linear in linears[:: 1 + multiplies]]
     for has_gradient in (True, False):
-        assert packed_columns(kernels, layer, mask, has_gradient) == [4] * 2
+        assert packed_columns(kernels, layer, mask, has_gradient) == [4] * 2 * multiplies
         assert list(map(id, kernels.kept)) == list(map(id, large))
     large[0].data.mul_(2)
-    assert packed_columns(kernels, layer, mask) == [4] * 2
-
-
-def test_float32_copies_of_weights_in_bfloat16_are_kept_until_these_change() -> None:
-    layer, kernels = layer_of(BF16), kernels_of(multiplies_bfloat16=False)
-    large = [weight for lstm in layer.lstms for weight in (lstm.recurrent_linear.weight, lstm.input_linear.weight)]
-    for _ in range(2):
-        assert packed_columns(kernels, layer) == []
-        assert list(map(id, kernels.kept)) == list(map(id, large))
-        large[0].data.mul_(2)
+    assert packed_columns(kernels, layer, mask) == [4] * 2 * multiplies
 
 
 CHANGES: dict[str, Callable[[Tensor], object]] = {

@@ -53,9 +53,8 @@ def test_products_are_the_plain_ones_plus_what_is_added(make: Make, height: int,
 @needs_onednn
 def test_onednn_multiplies_many_vectors_and_packs_if_enough_steps_repay_it() -> None:
     weight, rows, exact = (each.float() for each in drawn(1, 64))
-    repays = {"large_bytes": 0, "repays": {torch.float32: 2}}
     for steps, plain, packed in ((1, [64, M], []), (2, [], [64, 9, 2])):
-        products = Kernels(**repays).products([weight[0]], steps)
+        products = Kernels(large_bytes=0, repays={torch.float32: 2}).products([weight[0]], steps)
         with Operators() as called:
             for count in (64, 9, 2):
                 assert_products(products, rows[:, :count], exact[:, :count], 1e-5)
