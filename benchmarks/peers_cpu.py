@@ -21,7 +21,8 @@ The machine's rates come before the tables: how fast it reads memory (the sum of
 matrices of 4096 x 4096. The error of a word is |v - v'| / |v|, where v is the float32 vector in the same batch; the
 tables have the largest and the mean over all words, boundaries included. `--only` names the contestants that run beside
 float32. Without `--model` the model has the original's size and random weights; `--scale` multiplies those of the
-LSTMs. The contestants take turns; medians are printed, and times those of float32.
+LSTMs. The contestants take turns; medians are printed, and times those of float32. A profile of float32 for the longest
+of the first 32 texts comes last.
 """
 
 import statistics
@@ -162,6 +163,24 @@ def errors(found: dict[str, Tensor], expected: dict[str, Tensor], mask: Tensor) 
     }
 
 
+def profile(run: Run, inputs: dict[str, Tensor]) -> list[list[str]]:
+    """The ten operators of a run that take the longest, by the shapes of their inputs: calls, milliseconds, share."""
+    run(inputs)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as recorded:
+        run(inputs)
+    operators = sorted(recorded.key_averages(group_by_input_shape=True), key=lambda each: -each.self_cpu_time_total)
+    whole = sum(each.self_cpu_time_total for each in operators)
+    return [
+        [
+            f"{each.key} {' '.join(str(shape) for shape in each.input_shapes if shape)}",
+            f"{each.count}",
+            f"{each.self_cpu_time_total / 1000:.1f}",
+            f"{each.self_cpu_time_total / whole:.1%}",
+        ]
+        for each in operators[:10]
+    ]
+
+
 def main(
     corpus: Annotated[Path, typer.Argument(help="CoNLL-U.")],
     model: Annotated[str | None, typer.Option(help="A folder, or tiny; default: the original's size.")] = None,
@@ -223,6 +242,9 @@ def main(
         for name in runs
     ]
     print_table(["words/s, boundaries included (times float32), batch", *map(str, SIZES)], shown)
+    longest = max(words[:32], key=len)
+    operators = profile(runs["float32"], batch_of([longest]))
+    print_table([f"float32, one text of {len(longest)} words", "calls", "ms", "share"], operators)
 
 
 if __name__ == "__main__":
