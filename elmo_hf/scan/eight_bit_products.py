@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-LARGEST = 63  # L
+LARGEST, ZERO = 63, 64  # L, and the unsigned integer that stands for 0
 _SMALLEST = torch.tensor([1e-30])  # is added to c / L, which may be 0
 
 
@@ -54,9 +54,8 @@ class EightBitProducts(NamedTuple):
         halves = torch.cat([rounded, (scaled - rounded).mul_(2 * LARGEST)], dim=1)  # (D, 2b, n)
         products = unit.new_empty(*rows.shape[:2], self.weights[0].height)
         for weight, both, product in zip(self.weights, halves, products, strict=True):
-            settings = 1.0, LARGEST + 1, weight.packed  # unit and zero of the integers, 0 to 127
-            parts = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(both, *settings).chunk(2)
-            torch.add(*parts, alpha=0.5 / LARGEST, out=product)
+            sums = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(both, 1.0, ZERO, weight.packed)
+            torch.add(*sums.chunk(2), alpha=0.5 / LARGEST, out=product)
         products.mul_(unit)
         return (products if plus is None else products.add_(plus)).to(rows.dtype)
 

@@ -46,10 +46,8 @@ def run_packed(
     """
     state_dtype = cell.dtype
     hidden, cell = last_hidden, last_cell = hidden.clone(), cell.to(wide(cell.dtype), copy=True)
-    by_step = [
-        [None] * len(order.columns) if tensor is None else tensor.split(order.columns, dim=1)
-        for tensor in (outputs, order.keeps, *(trace or (None, None, None)))
-    ]
+    tensors = outputs, order.keeps, *(trace or (None, None, None))
+    by_step = [[None] * len(order.columns) if each is None else each.split(order.columns, dim=1) for each in tensors]
     steps = zip(order.columns, _gate_inputs(weights, inputs, order, block_words), *by_step, strict=True)
     for count, gate_inputs, output, keeps, gates, cells, projected in steps:
         if count < hidden.shape[1]:  # the last rows' texts have ended; these rows stay as they are
