@@ -1,7 +1,7 @@
 """Weights in eight bits, as torchao stores them: y = s (q v), integers q from -128 to 127 and a scale s for each row.
 
-torch multiplies integers by integers, with inputs in seven bits, -L to L = 63, so that sums of two products fit in the
-16 bits of AVX2's instruction. Seven bits alone would double the error of q. So each vector v, divided by its largest
+torch multiplies integers by integers. Inputs are in seven bits, from -L to L with L = 63, so that sums of two products
+fit in the 16 bits of AVX2's instruction. Seven bits alone would double the error of q. So each vector v, divided by its largest
 magnitude c, becomes two rows: the rounded vector, and 2L times its rounding error:
 
     v / c = v_1 + v_2 / 2L + e,  |e| < 1e-4,  L v_1 and L v_2 are integers
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 LARGEST, ZERO = 63, 64  # L, and the unsigned integer that stands for 0
-_SMALLEST = torch.tensor([1e-30])  # is added to c / L, which may be 0
+_SMALLEST = torch.tensor([1e-30], dtype=torch.float32, device="cpu")  # is added to c / L, which may be 0
 
 
 class EightBitWeight:
