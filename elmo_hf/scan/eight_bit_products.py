@@ -1,8 +1,8 @@
 """Weights in eight bits, as torchao stores them: y = s (q v), integers q from -128 to 127 and a scale s for each row.
 
 torch multiplies integers by integers. Inputs are in seven bits, from -L to L with L = 63, so that sums of two products
-fit in the 16 bits of AVX2's instruction. Seven bits alone would double the error of q. So each vector v, divided by its largest
-magnitude c, becomes two rows: the rounded vector, and 2L times its rounding error:
+fit in the 16 bits of AVX2's instruction. Seven bits alone would double the error of q. So each vector v, divided by its
+largest magnitude c, becomes two rows: the rounded vector, and 2L times its rounding error:
 
     v / c = v_1 + v_2 / 2L + e,  |e| < 1e-4,  L v_1 and L v_2 are integers
     y = s c (q v_1 + q v_2 / 2L)
