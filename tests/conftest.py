@@ -8,6 +8,8 @@ import pytest
 # (`pytest -n 2`).
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+# torch looks for a GPU without starting CUDA, which a forked process could not start again.
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

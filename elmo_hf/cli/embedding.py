@@ -42,7 +42,7 @@ def embed(
     layers: Annotated[Layers, Option(help="What to keep of a sentence.")] = "all",
     dtype: Annotated[Dtype, Option(help="Type of the numbers written.")] = "float32",
     words: Annotated[
-        str | None, Option(metavar="WORDS", help="Keep only these words: a file, one a line, or a regular expression.")
+        str | None, Option(metavar="WHICH", help="Keep only these words: a file, one a line, or a regular expression.")
     ] = None,
     shard_format: Annotated[
         Format | None, Option("--format", help="Format of the shards in a folder; default: parquet.")

@@ -26,7 +26,7 @@ def usages(
         list[str],
         Argument(metavar="A [B]", help="A corpus, or two, such as two periods: each a file, pattern or folder."),
     ],
-    word: Annotated[str, Option(metavar="WORD", help="The word, in upper or lower case.")],
+    word: Annotated[str, Option(metavar="FORM", help="The word, in upper or lower case.")],
     output: Annotated[Path, Option("--output", "-o", metavar="OUT", help="A new .csv with a row for each usage.")],
     forms: Annotated[str, Option(metavar="WORDS", help="Its other forms, such as banks,banking.")] = "",
     most: Annotated[int, Option(help="Most sentences from each corpus, spread over it.", min=1)] = 200,

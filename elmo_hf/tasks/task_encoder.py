@@ -35,7 +35,8 @@ class LSTM(nn.LSTM):
         weights = [weight.to(inputs.dtype) for weight in self.all_weights[0]]
         zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
         if not is_exporting():
-            return torch.lstm(inputs, [zeros.unsqueeze(0)] * 2, weights, True, 1, 0.0, False, False, True)[0]
+            states, has_gradient = [zeros.unsqueeze(0)] * 2, torch.is_grad_enabled()  # cuDNN must be told
+            return torch.lstm(inputs, states, weights, True, 1, 0.0, has_gradient, False, True)[0]
         input_weight, recurrent_weight, input_bias, recurrent_bias = weights
 
         def step(state: State, word: State) -> Stepped:

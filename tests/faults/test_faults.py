@@ -8,10 +8,12 @@ from functools import cache, partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from .jobs import JOBS, Job, content, prepare
 from .runs import Outcome, Run, at_change, die, fail, limit_files
 
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a forked process cannot use CUDA: hide the GPU")
 SEED = 2018
 MOMENTS = 2
 

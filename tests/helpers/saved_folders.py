@@ -118,9 +118,9 @@ def piped(folder: Path, home: str, model: Any, tokenizer: Any) -> str:
     for task in sorted(model.config.custom_pipelines):
         if home == PACKAGE:
             part = model.elmo if task == "feature-extraction" and hasattr(model, "elmo") else model
-            run = import_module(PACKAGE).pipeline(task, part, tokenizer)
+            run = import_module(PACKAGE).pipeline(task, part, tokenizer, device="cpu")
         else:
-            run = transformers.pipeline(task, model=str(folder), trust_remote_code=True)
+            run = transformers.pipeline(task, model=str(folder), trust_remote_code=True, device="cpu")
         pairs = [{"text": one, "text_pair": other} for one, other in zip(TEXTS, SECOND, strict=True)]
         found[task] = str(run(pairs if takes_pairs(model) and task == "text-classification" else TEXTS, batch_size=2))
     return json.dumps(found)

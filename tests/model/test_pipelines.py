@@ -26,7 +26,7 @@ def test_token_classification_gives_each_word_one_label_and_its_place(
     tiny_folder: Path, labeller: ElmoForTokenClassification, is_split: bool
 ) -> None:
     tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
-    label = elmo_hf.pipeline("ner", labeller, tokenizer, ignore_labels=[])
+    label = elmo_hf.pipeline("ner", labeller, tokenizer, ignore_labels=[], device="cpu")
     entities = label([WORDS], is_split_into_words=True, delimiter=" ")[0] if is_split else label(TEXT)
     text = " ".join(WORDS) if is_split else TEXT
     assert [entity["word"] for entity in entities] == WORDS
@@ -57,7 +57,7 @@ def test_aggregation_joins_words_by_their_labels_and_never_splits_them(
 def test_stock_feature_extraction_gives_the_elmo_vectors_of_each_text(tiny_folder: Path, batch_size: int) -> None:
     model = ElmoModel.from_pretrained(tiny_folder, scalar_mix_weights=[0.2, 0.3, 0.5], num_output_representations=2)
     tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
-    extract = transformers.pipeline("feature-extraction", model=model, tokenizer=tokenizer)
+    extract = transformers.pipeline("feature-extraction", model=model, tokenizer=tokenizer, device="cpu")
     texts = [TEXT, "Yes.", "No ."]
     found = extract(texts, batch_size=batch_size, return_tensors=True)
     for vectors, text, length in zip(found, texts, (9, 4, 4), strict=True):
