@@ -172,10 +172,6 @@ def test_parts_for_old_code_have_their_names(name: str) -> None:
     assert [each for each in PARTS[name].split() if not hasattr(module, each)] == []
 
 
-def test_pretrain_reads_bytes_or_code_points() -> None:
-    assert "--alphabet <bytes|code_points>" in output_of("pretrain", "--help")
-
-
 def test_a_star_imports_the_public_names() -> None:
     assert elmo_hf.__all__ == PUBLIC_NAMES.split()
     assert all(getattr(elmo_hf, name).__name__ == name for name in elmo_hf.__all__)

@@ -65,8 +65,7 @@ class Kernels:
         is_cast, is_plain = torch.is_autocast_enabled(device), not is_hooked(module)
         if is_plain and type(module) is nn.Linear and not torch.is_grad_enabled() and self.serves(module.weight):
             weight = self.weight_of(module)
-            is_large = device == "cpu" and weight.nbytes >= self.large_bytes
-            if not isinstance(weight, Tensor) or (is_large and not is_cast):
+            if not isinstance(weight, Tensor) or (weight.is_cpu and weight.nbytes >= self.large_bytes and not is_cast):
                 return self.products([weight]).times(inputs[None], module.bias[None, None])[0]
         if self.must_widen(torch.get_autocast_dtype(device) if is_cast else dtype, device):
             with torch.autocast(device, enabled=False):

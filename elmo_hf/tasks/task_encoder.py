@@ -33,10 +33,9 @@ class LSTM(nn.LSTM):
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps `(N, W, input_size)` to `(N, W, S)`; in a graph that is being exported, word by word."""
         weights = [weight.to(inputs.dtype) for weight in self.all_weights[0]]
-        zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
-        if not is_exporting():
-            states, has_gradient = [zeros.unsqueeze(0)] * 2, torch.is_grad_enabled()  # cuDNN must be told
-            return torch.lstm(inputs, states, weights, True, 1, 0.0, has_gradient, False, True)[0]
+        zeros, has_gradient = inputs.new_zeros(inputs.shape[0], self.hidden_size), torch.is_grad_enabled()
+        if not is_exporting():  # cuDNN computes a gradient only if told so
+            return torch.lstm(inputs, [zeros[None]] * 2, weights, True, 1, 0.0, has_gradient, False, True)[0]
         input_weight, recurrent_weight, input_bias, recurrent_bias = weights
 
         def step(state: State, word: State) -> Stepped:

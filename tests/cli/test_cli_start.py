@@ -184,10 +184,9 @@ def test_help_lists_every_verb_with_a_whole_sentence() -> None:
     assert [verb for verb, _ in lines] == VERBS
     assert [verb for verb, summary in lines if not summary.endswith(".") or summary.endswith("...")] == []
     assert run("-h").stdout == run("--help").stdout
-    # typer 0.27 drops an option whose value has the option's name.
-    helps = [run(verb, "--help").stdout for verb in VERBS]
-    assert [text for text in helps if re.search(r"--(\w+) \1 ", text, re.IGNORECASE)] == []
-    assert "--min-count" in run("vocab", "-h").stdout
+    helps = "".join(run(verb, "-h").stdout for verb in VERBS)
+    assert re.search(r"--(\w+) \1 ", helps, re.IGNORECASE) is None  # typer 0.27 drops an option named like its value
+    assert all(option in helps for option in ("--min-count", "bytes|code_points"))
 
 
 def test_without_arguments_there_are_three_commands_and_where_the_models_are(

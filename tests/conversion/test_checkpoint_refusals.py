@@ -121,12 +121,7 @@ HDF5: Rows = {
     "link": (hdf5(linked), "char_embed"),
     "no shape": (hdf5(lambda file: file.create_dataset("char_embed", data=h5py.Empty("f"))), "char_embed"),
     "lost chunks": (hdf5(HOSTILE_DATASETS["many_chunks"]), "weights.hdf5", "char_embed", "chunks"),
-    "lost chunks, enormous": (
-        hdf5(HOSTILE_DATASETS["overflowing_shape"]),
-        "weights.hdf5",
-        "char_embed",
-        "chunks",
-    ),
+    "lost chunks, enormous": (hdf5(HOSTILE_DATASETS["overflowing_shape"]), "weights.hdf5", "char_embed", "chunks"),
     "never written": (hdf5(HOSTILE_DATASETS["never_written"]), "weights.hdf5", UNPACKED),
     "a large chunk": (hdf5(HOSTILE_DATASETS["one_large_chunk"]), "weights.hdf5", UNPACKED),
     "a chunk longer than it says": (hdf5(HOSTILE_DATASETS["chunk_longer_than_said"]), "weights.hdf5"),

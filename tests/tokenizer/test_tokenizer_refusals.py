@@ -38,11 +38,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "alphabet": (make(alphabet="letters"), ValueError, "alphabet"),
     "splitter": (make(word_splitter="spacy"), ValueError, "word_splitter"),
     "words changed by a function": (lambda: ElmoTokenizer(word_splitter=str.lower)("We"), ValueError, "word_splitter"),
-    "words out of order": (
-        lambda: ElmoTokenizer(word_splitter=lambda text: text.split()[::-1])("We sat"),
-        ValueError,
-        "'We'",
-    ),
+    "words out of order": (lambda: ElmoTokenizer(word_splitter=lambda _: ["sat", "We"])("We sat"), ValueError, "'We'"),
     "no vocabulary": (make("word_embedding"), ValueError, "<UNK>"),
     "vocabulary without </S>": (lambda: VocabularyCodec({"<pad>": 0, "<S>": 1, "<UNK>": 2}), ValueError, "</S>"),
     "characters without marks": (lambda: CodePointCodec({"c:a": 1}, C, True), ValueError, "<bos>"),
