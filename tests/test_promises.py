@@ -121,6 +121,11 @@ def test_a_saved_folder_holds_these_files(tiny_model: ElmoModel, tmp_path: Path)
         model.save_pretrained(folder, max_shard_size="1GB")
         ElmoTokenizer(max_word_length=11).save_pretrained(folder)
         assert sorted(path.name for path in folder.iterdir()) == SAVED_FILES.split()
+    model.save_pretrained(tmp_path, state_dict=dict(reversed(model.state_dict().items())))
+    shards = json.loads((tmp_path / "model.safetensors.index.json").read_bytes())["weight_map"]
+    files = [{shards[name] for name in shards if name.startswith("softmax.") == own} for own in (False, True)]
+    assert len(files[0]) == 1
+    assert files[0].isdisjoint(files[1])
     tokenizer_config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     assert tokenizer_config["auto_map"] == {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
 

@@ -93,11 +93,7 @@ def gap_log_probs(
 
 
 def rank_words(
-    log_probs: Tensor,
-    tokenizer: ElmoTokenizer,
-    top_k: int = 5,
-    candidates: Sequence[str] | None = None,
-    direction: str = BOTH,
+    log_probs: Tensor, tokenizer: ElmoTokenizer, top_k: int, candidates: Sequence[str] | None, direction: str
 ) -> list[list[PredictedWord]]:
     """The best words of each of N gaps, from the output `(D, N, V)` of `gap_log_probs`, as in `predict_words`."""
     directions = {BOTH: log_probs.sum(dim=0)} | dict(zip(DIRECTIONS, log_probs, strict=False))
@@ -174,7 +170,6 @@ class ElmoFillMaskPipeline(Pipeline):
         Raises:
             ValueError: if a text has no gap, or a target is not a word of the softmax.
         """
-        kwargs.pop("batch_size", None)  # texts are read one by one
         texts = [inputs] if isinstance(inputs, str) else inputs
         outputs = [super(ElmoFillMaskPipeline, self).__call__(text, **kwargs) for text in texts]
         return outputs[0] if len(outputs) == 1 else outputs

@@ -46,6 +46,8 @@ def python_path(*folders: Path) -> str:
 def run_program(code: str, arguments: list[str], folder: Path, environment: dict[str, str], *outputs: Path) -> None:
     """What a forked process does: it becomes one that `python -c` started."""
     gc.freeze()  # No garbage collection visits, and so copies, what the fork server imported.
+    # Torch replaces its pool of threads after a fork; if two threads ask for it at once, one may find none.
+    sys.modules["torch"].set_num_threads(1)
     for descriptor, path in zip((1, 2), outputs, strict=True):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
     os.environ.clear()

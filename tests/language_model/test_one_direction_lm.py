@@ -61,6 +61,7 @@ def test_logits_and_loss_are_the_forward_models_of_words_counted_from_one(makes:
     model, info = AutoModelForCausalLM.from_pretrained(tmp_path / "both", output_loading_info=True)
     assert not any(info.values())
     inputs = inputs_of(both, side="left")
+    inputs["labels"][0, -2] = 0
     expected = both(**inputs, output_logits=True)
     inputs["labels"] = torch.where(inputs["attention_mask"] == 1, inputs["labels"] + 1, 0)
     found = model.eval()(**inputs)

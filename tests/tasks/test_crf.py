@@ -123,7 +123,7 @@ IOB2 = "B-PER I-PER O O B-PER B-PER B-LOC I-LOC I-LOC O B-LOC"
         ("S-PER E-PER", "B-PER B-PER"),
         ("B-PER I-LOC E-LOC", "B-PER B-LOC I-LOC"),
         ("B-PER NOUN I-PER", "B-PER NOUN B-PER"),
-        ("NN-P I- BI-x O", "NN-P B- BI-x O"),
+        ("NN-P I- BI-x SU-x B O", "NN-P B- BI-x SU-x B O"),
         ("B-creative-work E-creative-work", "B-creative-work I-creative-work"),
         ("", ""),
     ],

@@ -140,6 +140,9 @@ def test_the_pull_to_equal_weights_is_added_in_training_only_and_for_mixes_that_
         for mix in model.elmo.scalar_mixes:
             mix.set_weights([0.1, 0.2, 0.7])
         losses[l2, learns] = (model.eval()(**batch).loss.item(), model.train()(**batch).loss.item())
+        if task in ("labelling", "crf"):  # half of an accumulated batch
+            half = model(**batch, num_items_in_batch=2 * (batch["labels"] != -100).sum()).loss.item()
+            assert half == pytest.approx(losses[l2, learns][1] / 2)
     penalty = model.elmo.scalar_mixes[0].penalty().item()
     plain = losses[0.0, True]
     assert losses[0.25, True] == pytest.approx((plain[0], plain[1] + 0.25 * penalty))
