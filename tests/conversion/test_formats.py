@@ -142,6 +142,7 @@ def test_the_card_has_the_source_the_check_and_the_sizes(name: str, request: pyt
     arrays = arrays_of(BASE if name == "tiny" else tiny_files())
     assert f"| parameters | {sum(array.size for array in arrays.values()):,} |" in lines
     assert line in lines
+    assert ("AutoModelForPreTraining" in text) == (name == "tiny_lm")
 
 
 def test_an_existing_destination_is_left_as_it_is(tiny_folder: Path, tmp_path: Path) -> None:

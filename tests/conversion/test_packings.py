@@ -107,6 +107,7 @@ def test_every_packing_becomes_the_same_model(name: str, tiny_folder: Path, tmp_
         names = ("config.json", "tokenizer.json", "tokenizer_config.json", "words.txt")
         files = [(to / name).read_bytes() for name in names if (to / name).is_file()]
         found[packing] = bits(state_of(to)), files
+        assert [*to.glob("elmo-hf-*")] == []  # where an archive is unpacked
         if source.name.startswith("x."):
             assert digested(to) == [source.name, *(path.name for path in given.values())]
     first, *others = found.values()
