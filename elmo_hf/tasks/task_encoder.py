@@ -34,7 +34,7 @@ class LSTM(nn.LSTM):
         """Maps `(N, W, input_size)` to `(N, W, S)`; in a graph that is being exported, word by word."""
         weights = [weight.to(inputs.dtype) for weight in self.all_weights[0]]
         zeros, has_gradient = inputs.new_zeros(inputs.shape[0], self.hidden_size), torch.is_grad_enabled()
-        if not is_exporting():  # cuDNN computes a gradient only if told so
+        if not is_exporting():  # cuDNN computes a gradient only with this flag
             return torch.lstm(inputs, [zeros[None]] * 2, weights, True, 1, 0.0, has_gradient, False, True)[0]
         input_weight, recurrent_weight, input_bias, recurrent_bias = weights
 

@@ -185,7 +185,7 @@ def test_help_lists_every_verb_with_a_whole_sentence() -> None:
     assert [verb for verb, summary in lines if not summary.endswith(".") or summary.endswith("...")] == []
     assert run("-h").stdout == run("--help").stdout
     helps = "".join(run(verb, "-h").stdout for verb in VERBS)
-    assert re.search(r"--(\w+) \1 ", helps, re.IGNORECASE) is None  # typer 0.27 drops an option named like its value
+    assert re.search(r"--(\w+) \1 ", helps, re.IGNORECASE) is None  # typer 0.27 drops an option with its value's name
     assert all(option in helps for option in ("--min-count", "bytes|code_points"))
 
 

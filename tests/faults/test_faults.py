@@ -13,7 +13,7 @@ import torch
 from .jobs import JOBS, Job, content, prepare
 from .runs import Outcome, Run, at_change, die, fail, limit_files
 
-pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a forked process cannot use CUDA: hide the GPU")
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="forks cannot use CUDA: set CUDA_VISIBLE_DEVICES=")
 SEED = 2018
 MOMENTS = 2
 

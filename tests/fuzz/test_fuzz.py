@@ -9,7 +9,7 @@ from .inputs import EXACT, REFUSED, run_all
 SEED = "pytest"
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a forked process cannot use CUDA: hide the GPU")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="forks cannot use CUDA: set CUDA_VISIBLE_DEVICES=")
 def test_damaged_inputs_are_refused_clearly_or_read_exactly() -> None:
     with prepared() as targets:
         outcomes = list(run_all(targets, deal(targets, 200), SEED, jobs=1))
