@@ -40,6 +40,7 @@ TABLE = {
         "tokenizer.tokenization_elmo",
     ),
     "scan_elmo": (
+        "scan.private_names",
         "scan.operator",
         "scan.parameters",
         "scan.products",

@@ -31,14 +31,14 @@ from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import _register_namedtuple
 from transformers import initialization as init
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from ..scan.kernels import is_hooked, kernels
+from ..scan.kernels import kernels
 from ..scan.operator import is_exporting
 from ..scan.packed import scan_layer
 from ..scan.parameters import Limits, Scanned
+from ..scan.private_names import autocast_dtype, has_transforms, is_hooked, register_namedtuple
 from ..scan.reading_order import BatchLayout
 from .configuration_elmo import ElmoConfig
 from .inputs import check_shape
@@ -73,8 +73,9 @@ class BiLMState(NamedTuple):
         return BiLMState(*(torch.cat([new, old[:, new.shape[1] :]], dim=1) for new, old in pairs))
 
 
-# `torch.export.save` writes this name into `.pt2` files, so it must never change.
-_register_namedtuple(BiLMState, serialized_type_name="elmo_hf.lstmp.BiLMState")
+# `torch.export.save` writes this name into `.pt2` files, so it must never change. It is registered on import, because a
+# process that opens such a file needs it too.
+register_namedtuple(BiLMState, "elmo_hf.lstmp.BiLMState")
 
 
 class BiLMLayer(GradientCheckpointingLayer):
@@ -112,14 +113,14 @@ class BiLMLayer(GradientCheckpointingLayer):
         """
         modules = [module for lstm in self.lstms for module in lstm.modules()]
         return (
-            not torch._C._are_functorch_transforms_active()
+            not has_transforms()
             and all(type(module) in (LSTMP, nn.Linear) and not is_hooked(module) for module in modules)
             and all(map(kernels().serves, self.parameters()))
         )
 
     def _scan_fast(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         device, lstm = inputs.device.type, self.forward_lstm
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else inputs.dtype
+        dtype = autocast_dtype(device) or inputs.dtype
         weights = [lstm.weights() for lstm in self.lstms]
         limits = Limits(lstm.cell_clip, None if lstm.projection is None else lstm.projection_clip)
         return scan_layer(inputs, layout, hidden.to(dtype), cell, weights, limits)

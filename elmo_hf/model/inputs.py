@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..scan.private_names import has_transforms, is_tracing
 from .configuration_elmo import ElmoConfig, require
 
 # The label of words that the loss skips, as in torch.
@@ -66,8 +67,7 @@ def may_look_at(tensor: Tensor) -> bool:
 
 def may_depend_on_data() -> bool:
     """Whether shapes may depend on the numbers: not while a graph is made, and not under `torch.func`."""
-    is_graph = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    return not (is_graph or torch._C._are_functorch_transforms_active())
+    return not (torch.compiler.is_compiling() or is_tracing() or has_transforms())
 
 
 def check_range(name: str, ids: Tensor, most: int) -> None:

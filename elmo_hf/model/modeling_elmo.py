@@ -25,7 +25,7 @@ from transformers import FeatureExtractionPipeline, PreTrainedModel
 from transformers.utils import ModelOutput, cached_file
 from transformers.utils.generic import can_return_tuple
 
-from ..scan.kernels import is_hooked
+from ..scan.private_names import is_hooked
 from .bilm import BiLM, BiLMState
 from .configuration_elmo import AUTO_MAP, ElmoConfig, require, save_code
 from .inputs import any_of_word, check_shape, checked_mask, checked_words, may_depend_on_data

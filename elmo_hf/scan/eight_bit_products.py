@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .private_names import is_tracing
+
 LARGEST, ZERO = 63, 64  # L, and the unsigned integer that stands for 0
 _SMALLEST = torch.tensor([1e-30], dtype=torch.float32, device="cpu")  # is added to c / L, which may be 0
 
@@ -64,4 +66,4 @@ def is_eight_bit(weight: Any) -> bool:
     """Whether a weight is torchao's tensor of eight-bit weights for unchanged inputs, on a CPU and not being traced."""
     is_torchao = type(weight).__name__ == "Int8Tensor" and weight.act_quant_kwargs is weight.act_pre_scale is None
     is_by_row = is_torchao and weight.block_size[-1] == weight.shape[-1] and weight.device.type == "cpu"
-    return is_by_row and torch.backends.quantized.engine in ("x86", "fbgemm") and not torch.jit.is_tracing()
+    return is_by_row and torch.backends.quantized.engine in ("x86", "fbgemm") and not is_tracing()

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from .parameters import Weights
+from .private_names import autocast_dtype, is_hooked, multiplies_bfloat16
 from .products import (
     IS_AMD,
     REPAYS,
@@ -26,8 +27,7 @@ from .products import (
     Products,
     WeightProducts,
     WideProducts,
-    can_take_onednn,
-    multiplies_bfloat16,
+    can_pack,
 )
 
 
@@ -62,12 +62,13 @@ class Kernels:
     def apply(self, module: Any, inputs: Tensor) -> Tensor:
         """`module(inputs)`: on a CPU a large linear without gradient as in a scan; a convolution as a product."""
         device, dtype = inputs.device.type, inputs.dtype
-        is_cast, is_plain = torch.is_autocast_enabled(device), not is_hooked(module)
+        is_plain, cast_dtype = not is_hooked(module), autocast_dtype(device)
         if is_plain and type(module) is nn.Linear and not torch.is_grad_enabled() and self.serves(module.weight):
             weight = self.weight_of(module)
-            if not isinstance(weight, Tensor) or (weight.is_cpu and weight.nbytes >= self.large_bytes and not is_cast):
+            is_large = isinstance(weight, Tensor) and weight.is_cpu and weight.nbytes >= self.large_bytes
+            if not isinstance(weight, Tensor) or (is_large and cast_dtype is None):
                 return self.products([weight]).times(inputs[None], module.bias[None, None])[0]
-        if self.must_widen(torch.get_autocast_dtype(device) if is_cast else dtype, device):
+        if self.must_widen(cast_dtype or dtype, device):
             with torch.autocast(device, enabled=False):
                 parameters = {name: parameter.float() for name, parameter in module.named_parameters()}
                 return torch.func.functional_call(module, parameters, inputs.float()).to(dtype)
@@ -103,7 +104,7 @@ class Kernels:
         if len(parts) > 1:
             return PlainProducts(torch.stack(list(parts)), self.block_bytes, self.is_amd)
         is_repaid = weight.nbytes >= self.large_bytes and steps >= self.repays.get(weight.dtype, math.inf)
-        if is_repaid and can_take_onednn(weight, self.multiplies_bfloat16):
+        if is_repaid and can_pack(weight, self.multiplies_bfloat16):
             return PackedProducts(weight)
         return PlainProducts(weight[None], self.block_bytes, self.is_amd)
 
@@ -135,12 +136,6 @@ def using(requested: Kernels) -> Iterator[None]:
         yield
     finally:
         _requested_kernels.reset(token)
-
-
-def is_hooked(module: nn.Module) -> bool:
-    """Whether more than the module's own `forward` runs when it is called."""
-    hooks = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(hooks) or "forward" in vars(module)  # accelerate sets `forward` on the instance
 
 
 def apply(module: nn.Module, inputs: Tensor) -> Tensor:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch._higher_order_ops.scan import scan
+
+from .private_names import scan_operator
 
 State = tuple[Tensor, ...]
 # For annotations of nested functions, where torch.compile cannot read `tuple[State, Tensor]`.
@@ -37,7 +38,7 @@ def scan_words(step: Callable[[State, State], Stepped], state: State, words: Sta
         # Two parts of the state must not be one tensor either. A view of one text in a batch can have other strides
         # than the step's result, but the operator requires equal strides.
         state = tuple(part.clone(memory_format=torch.contiguous_format) for part in state)
-        return scan(separate_step, state, words, reverse=reverse)
+        return scan_operator()(separate_step, state, words, reverse=reverse)
     outputs: list[Tensor] = []
     places = range(len(words[0]))
     for place in reversed(places) if reverse else places:

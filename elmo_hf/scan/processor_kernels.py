@@ -19,7 +19,7 @@ from transformers.utils import logging
 
 from .eight_bit_products import EightBitProducts, EightBitWeight, is_eight_bit
 from .parameters import Weights
-from .products import PackedProducts, Products, can_take_onednn
+from .products import PackedProducts, Products, can_pack
 from .triton_scan import GpuKernels
 
 logger = logging.get_logger(__name__)
@@ -59,7 +59,7 @@ class ProcessorKernels(GpuKernels):
                 "This processor does not multiply bfloat16, so bfloat16 is slower than float32: load the model with "
                 "dtype=torch.float32, and train without bf16."
             )
-        if len(parts) > 1 or not (must_widen or can_take_onednn(weight, self.multiplies_bfloat16)):
+        if len(parts) > 1 or not (must_widen or can_pack(weight, self.multiplies_bfloat16)):
             return super().products(parts, steps)
         make = partial(super().products, parts) if must_widen else partial(PackedProducts, weight) if steps else None
         # Autocast makes temporary tensors, which are not parameters.
@@ -69,7 +69,7 @@ class ProcessorKernels(GpuKernels):
 
     def pack(self, weight: Tensor) -> None:
         """Packs a parameter and keeps the result."""
-        if can_take_onednn(weight, self.multiplies_bfloat16):
+        if can_pack(weight, self.multiplies_bfloat16):
             self._kept(weight, partial(PackedProducts, weight))
 
     def _kept(self, weight: Tensor, make: Callable[[], Any] | None) -> Any:

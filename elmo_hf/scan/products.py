@@ -22,7 +22,9 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-IS_AMD = str(dict(getattr(torch.cpu, "get_capabilities", dict)()).get("cpu_name")).startswith("AMD")
+from .private_names import by_onednn, has_onednn, has_onednn_layout, in_onednn_layout, is_tracing, processor
+
+IS_AMD = str(processor().get("cpu_name")).startswith("AMD")
 # The numbers of vectors from which on oneDNN is faster, and the weight its second factor; the layout serves any number.
 ONEDNN_ROWS, MANY_ROWS = 8, 64
 # By dtype, how many steps repay the copy.
@@ -77,7 +79,7 @@ class PackedProducts:
 
     def __init__(self, weight: Tensor) -> None:
         """Copies the weight into the layout."""
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ONEDNN_ROWS)
+        self.packed = in_onednn_layout(weight.detach(), ONEDNN_ROWS)
 
     def times(self, rows: Tensor, plus: Tensor | None = None) -> Tensor:
         """As in `Products`."""
@@ -105,20 +107,13 @@ class WeightProducts(NamedTuple):
 
 def can_take_onednn(weight: Any, multiplies_bfloat16: bool = True) -> bool:
     """Whether oneDNN multiplies a weight: it must be a plain tensor on a CPU, in float32, or in bfloat16 if told so."""
-    if type(getattr(weight, "data", None)) is not Tensor or torch.jit.is_tracing():  # no tracing through oneDNN
+    if type(getattr(weight, "data", None)) is not Tensor or is_tracing():  # no tracing through oneDNN
         return False
     dtypes = (torch.float32, torch.bfloat16)[: 1 + multiplies_bfloat16]
-    return weight.dtype in dtypes and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
+    is_possible = weight.dtype in dtypes and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
+    return is_possible and has_onednn()
 
 
-def by_onednn(rows: Tensor, weight: Tensor, plus: Tensor | None) -> Tensor:
-    """Rows `(b, n)` times the transpose of a weight `(m, n)`, plain or in the layout, plus `(b, m)` or `(1, m)`."""
-    if plus is not None and plus.dim() == 2 and len(plus) > 1:
-        return torch.ops.mkldnn._linear_pointwise.binary(rows, plus, weight, None, "add")
-    return torch.ops.mkldnn._linear_pointwise(rows, weight, None if plus is None else plus.flatten(), "none", [], "")
-
-
-def multiplies_bfloat16() -> bool:
-    """Whether this processor has instructions for products of bfloat16, and oneDNN may use them."""
-    has_instructions = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
-    return has_instructions and torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+def can_pack(weight: Any, multiplies_bfloat16: bool = True) -> bool:
+    """Whether oneDNN multiplies a weight, and a copy of it in its own layout."""
+    return can_take_onednn(weight, multiplies_bfloat16) and has_onednn_layout()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from ..scan.private_names import has_onednn_layout
 from ..scan.processor_kernels import ProcessorKernels
 from ..scan.triton_scan import is_available
 
@@ -28,7 +29,6 @@ def describe(kernels: ProcessorKernels | None = None, cpu_facts: Path = CPU_FACT
     ]
     if torch.cuda.is_available():
         rows.append(("scan on the GPU", "triton" if is_available(torch.device("cuda"), torch.float32) else "packed"))
-    is_fast, has_layout = kernels.multiplies_bfloat16, torch.backends.mkldnn.is_available()
-    rows.append(("bfloat16", "fast" if is_fast else "slower than float32"))
-    rows.append(("layout of large weights", "oneDNN's" if has_layout else "plain: this torch has no oneDNN"))
+    rows.append(("bfloat16", "fast" if kernels.multiplies_bfloat16 else "slower than float32"))
+    rows.append(("layout of large weights", "oneDNN's" if has_onednn_layout() else "plain: this torch has no oneDNN"))
     return rows

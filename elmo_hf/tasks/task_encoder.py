@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from ..model.configuration_elmo import ElmoConfig
 from ..scan.operator import State, Stepped, is_exporting, scan_words
+from ..scan.private_names import lstm
 from .text_rows import reverse_words
 
 
@@ -31,11 +32,13 @@ class LSTM(nn.LSTM):
 
     @torch.compiler.disable
     def forward(self, inputs: Tensor) -> Tensor:
-        """Maps `(N, W, input_size)` to `(N, W, S)`; in a graph that is being exported, word by word."""
-        weights = [weight.to(inputs.dtype) for weight in self.all_weights[0]]
-        zeros, has_gradient = inputs.new_zeros(inputs.shape[0], self.hidden_size), torch.is_grad_enabled()
-        if not is_exporting():  # cuDNN computes a gradient only with this flag
-            return torch.lstm(inputs, [zeros[None]] * 2, weights, True, 1, 0.0, has_gradient, False, True)[0]
+        """Maps `(N, W, input_size)` to `(N, W, S)`; word by word in a graph that is being exported."""
+        names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
+        weights = [self.get_parameter(name).to(inputs.dtype) for name in names]
+        zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
+        outputs = None if is_exporting() else lstm(inputs, [zeros[None], zeros[None]], weights)
+        if outputs is not None:
+            return outputs
         input_weight, recurrent_weight, input_bias, recurrent_bias = weights
 
         def step(state: State, word: State) -> Stepped:
