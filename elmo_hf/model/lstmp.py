@@ -115,5 +115,10 @@ class LSTMP(nn.Module):
 
 
 def clip(tensor: Tensor, limit: float | None) -> Tensor:
-    """Limits absolute values; the gradient is 1 inside the limits and at them, 0 outside."""
-    return tensor if limit is None else tensor.clamp(-limit, limit)
+    """Limits absolute values, as `torch.clamp`; the gradient is 1 inside the limits and at them, 0 outside.
+
+    `torch.clamp` alone has gradient 0 at its limits from torch 2.14 on.
+    """
+    if limit is None:
+        return tensor
+    return torch.where(tensor.abs() <= limit, tensor, tensor.clamp(-limit, limit))
