@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import CausalLMOutput
-from transformers.utils.generic import can_return_tuple
 
 from ..model.configuration_elmo import ElmoConfig
 from ..model.inputs import IGNORED
+from ..model.modeling_elmo import can_return_tuple
 from .sentence_model import ElmoForPreTraining
 
 

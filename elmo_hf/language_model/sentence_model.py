@@ -22,12 +22,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers.utils import ModelOutput
-from transformers.utils.generic import can_return_tuple
 
 from ..model.bilm import BiLMState
 from ..model.configuration_elmo import ELMO_HF, ElmoConfig
 from ..model.inputs import IGNORED, check_shape
-from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState, can_return_tuple
 from .softmax import WordSoftmax, word_log_probs
 
 DIRECTIONS = ("forward", "backward")

@@ -25,6 +25,8 @@ from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 
+# A saved folder holds this module without the package.
+IN_PACKAGE = __name__.startswith("elmo_hf.")
 # The package that a user of a saved folder lacks, and its address: for errors and cards.
 ELMO_HF = "the package elmo-hf (`pip install .` in a clone of its repository)"
 
@@ -329,7 +331,7 @@ class ElmoConfig(PreTrainedConfig):
 
 def save_code(saved: Any, folder: str | os.PathLike) -> None:
     """Writes this package's code into `folder`, in which `saved` (a config, model or tokenizer) is being saved."""
-    # A class loaded from a folder has an `_auto_class`; transformers itself copies that folder's code.
-    if saved._auto_class is None and __name__.startswith("elmo_hf."):
+    # Of a class from a folder, transformers itself copies that folder's code.
+    if IN_PACKAGE:
         # Imported by name, because a saved folder holds this function without that module.
         import_module("elmo_hf.hub_code").write_code(folder, is_model=hasattr(saved, "forward"))

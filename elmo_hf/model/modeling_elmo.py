@@ -11,32 +11,54 @@ long texts are read in pieces (`bilm.py`).
 """
 
 import contextlib
+import functools
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from huggingface_hub import hf_hub_download
 from torch import Tensor, nn
 from transformers import FeatureExtractionPipeline, PreTrainedModel
-from transformers.utils import ModelOutput, cached_file
-from transformers.utils.generic import can_return_tuple
+from transformers.utils import ModelOutput, logging
 
 from ..scan.private_names import is_hooked
 from .bilm import BiLM, BiLMState
-from .configuration_elmo import AUTO_MAP, ElmoConfig, require, save_code
+from .configuration_elmo import AUTO_MAP, IN_PACKAGE, ElmoConfig, require, save_code
 from .inputs import any_of_word, check_shape, checked_mask, checked_words, may_depend_on_data
 from .pooling import masked_max, masked_mean
 from .scalar_mix import LinearMix, ScalarMix
 from .token_encoder import CharacterCNN, WordEmbedding, distinct_rows
 
-# Files that transformers does not copy: the heads, and the files that sentence-transformers reads.
-BESIDE = ("heads_elmo.py", "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+logger = logging.get_logger(__name__)
+
+# Files that transformers does not copy with a class of a folder: classes that every config names, and what tells
+# sentence-transformers that `pooler_output` is a text's vector.
+HEADS_FILE = "heads_elmo.py"
+SENTENCE_FILES = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 # Arguments of `save_pretrained` for pushing.
 PUSHING = {"push_to_hub", "repo_id", "commit_message", "private", "token", "create_pr", "revision", "tags"}
+
+
+def can_return_tuple(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives a model's `forward` the argument `return_dict`: with False, here or in the config, it returns a tuple.
+
+    transformers has such a function under a name that it does not document.
+    """
+
+    @functools.wraps(forward)
+    def forward_or_tuple(
+        self: PreTrainedModel, *args: object, return_dict: bool | None = None, **kwargs: object
+    ) -> Any:
+        output = forward(self, *args, **kwargs)
+        returns_dict = getattr(self.config, "return_dict", True) if return_dict is None else return_dict
+        return output if returns_dict or isinstance(output, tuple) else output.to_tuple()
+
+    return forward_or_tuple
 
 
 class HasState:
@@ -145,6 +167,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
         """Saves like every transformers model, with this package's code; the config names our pipelines.
 
         Raises:
+            FileNotFoundError: if the model is of a folder's code, and the heads' code is out of reach.
             ValueError: if weights are quantised.
         """
         if getattr(self.config, "quantization_config", None) is not None:
@@ -160,16 +183,48 @@ class ElmoPreTrainedModel(PreTrainedModel):
         pushing = {name: kwargs.pop(name) for name in PUSHING & kwargs.keys()}
         is_adapter = getattr(self, "_hf_peft_config_loaded", False)
         if kwargs.get("is_main_process", True) and not is_adapter:
+            files: list[Path] = []
+            if not IN_PACKAGE:
+                files = self._files_beside()
+                self._register()
             os.makedirs(save_directory, exist_ok=True)
             save_code(self, save_directory)
-            # For a class from a folder, transformers copies only the files that the class imports.
-            for name in BESIDE if self._auto_class is not None else ():
-                with contextlib.suppress(OSError):
-                    commit = getattr(self.config, "_commit_hash", None)
-                    shutil.copy(cached_file(self.name_or_path, name, revision=commit), save_directory)
+            for path in files:
+                if not os.path.samefile(path.parent, save_directory):
+                    shutil.copy(path, save_directory)
         super().save_pretrained(save_directory, **kwargs)
         if pushing.pop("push_to_hub", False):  # transformers would push only files that it writes
             self.push_to_hub(pushing.pop("repo_id", os.path.basename(save_directory)), **pushing)
+
+    def _register(self) -> None:
+        """Makes transformers copy the code of a class that no Auto class loaded: its model is a part of another."""
+        classes = {name.split(".")[1]: auto_class for auto_class, name in AUTO_MAP.items()}
+        name = type(self).__name__
+        if getattr(self, "_auto_class", None) is None and name in classes:
+            self.register_for_auto_class(classes[name])
+
+    def _files_beside(self) -> list[Path]:
+        """The files to save with a class of a folder that transformers, which follows imports, does not copy.
+
+        Raises:
+            FileNotFoundError: if the heads' code is out of reach.
+        """
+        source, revision = self.name_or_path, getattr(self.config, "_commit_hash", None)
+        heads = file_of(source, HEADS_FILE, revision)
+        is_head = type(self).__module__.endswith(".heads_elmo")  # transformers copies the file of a model's class
+        if heads is None and not is_head:
+            raise FileNotFoundError(
+                f"nothing was saved: {HEADS_FILE}, whose classes the config names, must be copied from {source!r}, "
+                "where the model was loaded, but it cannot be read there. Set `model.name_or_path` to a folder that "
+                "has it."
+            )
+        files = [file_of(source, name, revision) for name in SENTENCE_FILES]
+        if None in files and not os.path.isdir(source):  # a folder may be without them
+            logger.warning(
+                f"The saved folder lacks {', '.join(SENTENCE_FILES)}, which cannot be read from {source!r}. Without "
+                "them, sentence-transformers averages all words, boundaries included, in place of `pooler_output`."
+            )
+        return [path for path in (heads, *files) if path is not None]
 
     def _upload_modified_files(self, working_dir: str, repo_id: str, *args: Any, **kwargs: Any) -> Any:
         """Uploads files; with the package installed, its full card replaces a card that transformers wrote."""
@@ -190,6 +245,17 @@ class ElmoPreTrainedModel(PreTrainedModel):
         else:
             # Modules of a task head, and children of ours, which their parent overwrites afterwards.
             super()._init_weights(module)
+
+
+def file_of(source: str, name: str, revision: str | None) -> Path | None:
+    """A file of a folder, or of a repository of the Hub; None if it is not there or out of reach."""
+    if os.path.isdir(source):
+        path = Path(source, name)
+        return path if path.is_file() else None
+    try:
+        return Path(hf_hub_download(source, name, revision=revision))
+    except (OSError, ValueError):  # out of reach; or the path of a folder that is gone
+        return None
 
 
 class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):

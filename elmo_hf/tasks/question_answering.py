@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import QuestionAnsweringModelOutput
-from transformers.utils.generic import can_return_tuple
 
 from ..model.configuration_elmo import ElmoConfig
+from ..model.modeling_elmo import can_return_tuple
 from .task_encoder import BiLSTM, compare
 from .task_model import ElmoTaskModel
 

@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from transformers.utils import ModelOutput
-from transformers.utils.generic import can_return_tuple
 
 from ..model.configuration_elmo import ElmoConfig, require
 from ..model.inputs import check_shape, checked_words
-from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, can_return_tuple
 from .task_encoder import TaskEncoder
 from .text_rows import TextRows
 
