@@ -44,7 +44,11 @@ def has_transforms() -> bool:
     try:
         return torch._C._are_functorch_transforms_active()
     except AttributeError:
-        pass
+        return is_refused_by_transforms()
+
+
+def is_refused_by_transforms() -> bool:
+    """Whether a transform of `torch.func` is active, by what it refuses."""
     try:
         _RefusedByTransforms.apply(torch.empty(0, device="cpu"))
     except RuntimeError:

@@ -187,7 +187,6 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
                 windows = truncate(texts, room, truncation_strategy, self.truncation_side, overlap)
             encodings += [WordEncoding(window, boundaries) for window in windows]
             samples += [sample] * len(windows)
-            self._eventual_warn_about_too_long_sequence(encodings[-1], max_length, verbose)
         side = padding_side or self.padding_side
         lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
         padded_lengths = lengths_with_padding(lengths, padding_strategy, max_length, pad_to_multiple_of)
