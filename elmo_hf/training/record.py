@@ -126,10 +126,11 @@ def resumed_record(output: Path, description: Mapping[str, str]) -> dict[str, st
     """
     path = output / RECORD
     record = read_json(path)
-    differences = [
-        f"{name} was {record.get(name)}, now {description.get(name)}" for name in _differing(record, description)
-    ]
-    if differences:
+    differing = _differing(record, description)
+    if "start_weights" in differing:
+        differing.append("started_from")  # says which models they are
+    if differing:
+        differences = [f"{name} was {record.get(name)}, now {description.get(name)}" for name in differing]
         raise ValueError(
             f"{output} holds a run that was started with different settings. Give the same to resume it, or "
             f"choose another folder: {'; '.join(differences)}."
@@ -162,15 +163,16 @@ def _differing(record: Mapping[str, str], description: Mapping[str, str]) -> lis
 
 def _check_origin(checkpoint: Path, record: Mapping[str, str], path: Path) -> None:
     """Raises ValueError if the checkpoint's copy of the record is not that of the run."""
-    is_copied = (checkpoint / RECORD).exists()
-    if not is_copied and "start_weights" not in record:
-        return  # of an earlier version, which made no copies
-    differing = _differing(record, read_json(checkpoint / RECORD)) if is_copied else []
-    if differing or not is_copied:
-        reason = f"differs in {', '.join(differing)}" if is_copied else "is missing"
+    if (checkpoint / RECORD).exists():
+        differing = _differing(record, read_json(checkpoint / RECORD))
+        problem = f"its {RECORD} differs in {', '.join(differing)}" if differing else ""
+    else:
+        # Earlier versions made no copies.
+        problem = f"it has no {RECORD}" if "start_weights" in record else ""
+    if problem:
         raise ValueError(
-            f"{checkpoint} is not a checkpoint of the run that {path} describes: its own {RECORD} {reason}. Move this "
-            "checkpoint out of the folder."
+            f"{checkpoint} is not a checkpoint of the run that {path} describes: {problem}. Move this checkpoint out "
+            "of the folder."
         )
 
 

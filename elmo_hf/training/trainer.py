@@ -26,6 +26,7 @@ training; a sentence may begin from the zero state (`reset_probability`).
 import json
 import logging
 import math
+import shutil
 import zipfile
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -265,10 +266,13 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """Removes older checkpoints only when the new one is complete and on the disk."""
         output, step = Path(self.args.output_dir), self.state.global_step
+        folder = checkpoint_folder(output, step)
+        if self.args.should_save and folder.exists():
+            shutil.rmtree(folder)  # it is incomplete or damaged, and its files could pass for new ones
+        self.accelerator.wait_for_everyone()
         self._choose_best({*complete_checkpoints(output), step})
         super()._save_checkpoint(model, trial)
         if self.args.should_save:
-            folder = checkpoint_folder(output, step)
             if self._record is not None:
                 (folder / RECORD).write_text(json.dumps(self._record, indent=1) + "\n", encoding="utf-8")
             write_sums(folder)
