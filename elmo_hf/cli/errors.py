@@ -62,10 +62,15 @@ def line_of(error: Exception) -> str | None:
 
     It is also None if the reader of the output has closed it; click ends the command then.
     """
-    is_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"  # torch's, not imported
+    # What reads a file calls every error in it damage; the cause tells whether memory was short.
+    is_memory = any(_is_of_memory(failure) for failure in (error, error.__cause__))
     if is_memory or "can't allocate memory" in str(error):
         return "there is not enough memory. Give a smaller --batch-words or --rows; or a file is damaged."
     return one_line(error) if isinstance(error, MENDABLE) and not isinstance(error, BrokenPipeError) else None
+
+
+def _is_of_memory(error: BaseException | None) -> bool:
+    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"  # torch's, not imported
 
 
 def check_usage(is_right: bool, message: str) -> None:

@@ -134,6 +134,7 @@ def pretrain(
     from elmo_hf.folder.loading import load_for_pretraining
     from elmo_hf.folder.saved_json import read_json
     from elmo_hf.training.corpora import read_sources
+    from elmo_hf.training.record import Start
     from elmo_hf.training.run import new_language_model
     from elmo_hf.training.run import pretrain as run
     from elmo_hf.training.trainer import PretrainingArguments
@@ -180,13 +181,13 @@ def pretrain(
     held_out_text, text = (read_sources(sources or [], encoding, column) for sources in (held_out, corpora))
     scored = _read_corpus("held-out text", held_out_text, tokenizer, has_bar) if held_out else None
     train = _read_corpus("training text", text, tokenizer, has_bar)
-    trainer = run(lm, tokenizer, train, scored, args, started_from=model)
+    start = None if model is None else Start(model, has_new_softmax=vocabulary is not None)
+    trainer = run(lm, tokenizer, train, scored, args, started_from=start)
     if trainer.is_world_process_zero():
-        scores = [entry for entry in trainer.state.log_history if "eval_perplexity" in entry]
-        chosen = [entry for entry in scores if entry["step"] == trainer.state.best_global_step] or scores
-        for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if chosen else ():
+        scores = trainer.scores_of_weights
+        for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if scores else ():
             names = ("forward_perplexity", "backward_perplexity", "perplexity")
-            say(_perplexities(state, *(chosen[-1].get(prefix + name) for name in names)))
+            say(_perplexities(state, *(scores.get(prefix + name) for name in names)))
         say(f"Wrote {output}.")
 
 

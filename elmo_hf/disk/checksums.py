@@ -29,9 +29,15 @@ def write_sums(folder: Path, pattern: str = "*") -> None:
 
 
 def sums_agree(folder: Path) -> bool:
-    """Whether a folder has exactly the files of its list, unchanged."""
+    """Whether a folder has exactly the files of its list, unchanged; a disk that cannot give their bytes has not.
+
+    Raises:
+        PermissionError: if this user may not read the files, which says nothing about them.
+    """
     try:
         return (folder / SUMS).read_text(encoding="utf-8") == _sums(folder)
+    except PermissionError:
+        raise
     except (OSError, UnicodeDecodeError):
         return False
 

@@ -114,9 +114,12 @@ def load_shared(source: str | Path, device: str = "cpu") -> tuple[ElmoModel, Elm
 
 
 def version_of(source: str | Path) -> tuple:
-    """Names and times of a folder's files, which show whether it was written again; empty for a Hub name."""
-    folder = Path(model_folder(source))
-    return tuple(sorted((path.name, path.stat().st_mtime_ns) for path in folder.glob("*")))
+    """Names, sizes and times of a folder's files, which show whether it was written again; empty for a Hub name.
+
+    A copy may keep the time of the original's last change, but not that of its inode (`st_ctime`).
+    """
+    files = [(path.name, path.stat()) for path in Path(model_folder(source)).glob("*")]
+    return tuple(sorted((name, found.st_size, found.st_mtime_ns, found.st_ctime_ns) for name, found in files))
 
 
 @functools.lru_cache(maxsize=1)

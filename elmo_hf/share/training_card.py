@@ -47,6 +47,18 @@ class ElmoTrainer(Trainer):
     def _auto_class(self) -> str:
         return auto_class_of(type(self.model).__name__, self.model.config.auto_map)
 
+    @property
+    def step_of_weights(self) -> int:
+        """The step after which the model had its present weights: the last one, or that of the best checkpoint.
+
+        The Trainer loads `state.best_model_checkpoint` at the end of training. `state.best_global_step` may be another
+        step, after which nothing was saved, or whose checkpoint is gone.
+        """
+        best = self.state.best_model_checkpoint
+        if self.is_in_train or best is None or not self.args.load_best_model_at_end:
+            return self.state.global_step
+        return int(best.rpartition("-")[2])
+
     def create_model_card(self, model_name: str | None = None, **labels: Any) -> None:
         """Writes README.md into `args.output_dir`, in the main process; `push_to_hub` calls it.
 
@@ -62,11 +74,11 @@ class ElmoTrainer(Trainer):
         name = model_name or (self.hub_model_id or "").rpartition("/")[2] or None
         summary = TrainingSummary.from_trainer(self, model_name=name, **labels)
         log = self.state.log_history
-        if self.args.load_best_model_at_end and log and "train_runtime" in log[-1] and summary.eval_results:
-            # The model is the best one by evaluation; the summary has the scores of the last evaluation.
-            rows = [row for row in summary.eval_lines if row["Step"] == self.state.best_global_step]
-            best = {"Loss" if key == "Validation Loss" else key: value for row in rows for key, value in row.items()}
-            summary.eval_results = {name: best.get(name, value) for name, value in summary.eval_results.items()}
+        if log and "train_runtime" in log[-1] and summary.eval_results:
+            # The summary has the scores of the last evaluation, and nothing was evaluated since training ended.
+            rows = [row for row in summary.eval_lines if row["Step"] == self.step_of_weights]
+            scored = {"Loss" if key == "Validation Loss" else key: value for row in rows for key, value in row.items()}
+            summary.eval_results = {name: scored[name] for name in summary.eval_results if name in scored}
         task = summary.tasks or TASKS.get(self._auto_class, FEATURE_EXTRACTION)
         start = str(summary.finetuned_from or "")
         is_on_hub = HUB_NAME.fullmatch(start) and not Path(start).exists()

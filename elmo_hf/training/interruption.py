@@ -27,20 +27,34 @@ class StopSignals(TrainerCallback):
         self.number = 0
         self._prints = is_first_process
         self._before: dict[int, Any] = {}
+        self._hook = threading.excepthook
+        self._is_active = False
 
     def __enter__(self) -> "StopSignals":
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._catch)
-        # TensorBoard's thread hands an error of the disk to this one, which shows it.
-        hook = self._hook = threading.excepthook
-        threading.excepthook = lambda failure: issubclass(failure.exc_type, OSError) or hook(failure)
+        self._hook = threading.excepthook
+        self._is_active = True
+        threading.excepthook = self._on_failure
         return self
 
     def __exit__(self, *error: object) -> None:
-        threading.excepthook = self._hook
+        self._is_active = False
+        # A hook that was set since then stays; it may call this one, which from now on passes every failure on.
+        if threading.excepthook == self._on_failure:
+            threading.excepthook = self._hook
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+    def _on_failure(self, failure: threading.ExceptHookArgs) -> None:
+        """Passes the failure of a thread on, except an error of the disk in TensorBoard's writer.
+
+        The writer raises this error again in the main thread, at the next event that is written.
+        """
+        is_of_writer = type(failure.thread).__module__.partition(".")[0] == "tensorboard"
+        if not (self._is_active and is_of_writer and issubclass(failure.exc_type, OSError)):
+            self._hook(failure)
 
     def _catch(self, number: int, frame: object) -> None:
         if number == signal.SIGINT or not self.number:

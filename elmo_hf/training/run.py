@@ -1,7 +1,8 @@
 """A pretraining run from corpus to Hub folder, which can be resumed after it was killed or stopped.
 
-OUT/run.json             how the run was started: settings, architecture, fingerprints of the corpora
-OUT/checkpoint-N/        the Trainer's checkpoint, with the LSTM state and checksums; the newest and the best are kept
+OUT/run.json             how the run was started (`record.py`)
+OUT/checkpoint-N/        the Trainer's checkpoint, with the LSTM state, a copy of run.json and checksums
+                         (`checkpoints.py`); the newest and the best are kept
 OUT/runs/                TensorBoard's events
 OUT/config.json, ...     the finished model: weights, tokenizer, code
 OUT/log.json, curve.png  its losses and held-out perplexities by step
@@ -10,9 +11,7 @@ A run that was stopped and resumed writes the same weights and tokenizer as an u
 """
 
 import dataclasses
-import hashlib
 import json
-import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,28 +19,23 @@ from typing import Any
 
 from transformers import ProgressCallback, TrainerCallback
 
-from ..disk.checksums import SUMS, sums_agree, write_sums
+from ..disk.checksums import write_sums
 from ..disk.whole_files import named_if_full, new_file, only_writer, publish
-from ..folder.saved_json import read_json
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import check_vocabulary
 from ..model.configuration_elmo import ElmoConfig
+from ..share.saved_card import CARD
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_codec import VocabularyCodec
+from .checkpoints import RECORD, newest_checkpoint
 from .corpora import make_alphabet
 from .interruption import StopSignals
+from .record import Start, check_folder, describe_run, resumed_record
 from .trainer import LOSSES, ElmoPretrainer, PretrainingArguments
 
-logger = logging.getLogger(__name__)
-# Settings that change the result of a run; others only change the logs.
-DECISIVE = (
-    *("seed", "data_seed", "world_size", "num_train_epochs", "max_steps", "frozen_steps"),
-    *("per_device_train_batch_size", "gradient_accumulation_steps", "unroll_steps", "reset_probability"),
-    *("optim", "optim_args", "adagrad_start", "adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay"),
-    *("learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps"),
-    *("scale_loss_by_steps", "max_grad_norm", "bf16", "fp16"),
-)
+LOG = "log.json"
+CURVE = "curve.png"
 # Keys of a config.json that are not fields of `ElmoConfig`.
 CONFIG_KEYS = {"model_type", "auto_map", "custom_pipelines"}
 
@@ -90,7 +84,7 @@ def pretrain(
     train: Corpus,
     held_out: Corpus | None,
     args: PretrainingArguments,
-    started_from: str | None = None,
+    started_from: Start | None = None,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> ElmoPretrainer:
     """Trains, or resumes the run in `args.output_dir`, and writes the finished model there.
@@ -103,7 +97,8 @@ def pretrain(
         train: the corpus.
         held_out: text that is scored at each checkpoint to choose the best checkpoint; None keeps the last one.
         args: settings.
-        started_from: for the card, the model whose weights `model` has: a folder, a Hub name, or `"tiny"`.
+        started_from: the model whose weights `model` has; None if they are random. The card names it, and a run can
+            only be resumed from the same weights.
         callbacks: further callbacks of the Trainer.
 
     Returns:
@@ -112,7 +107,8 @@ def pretrain(
     Raises:
         BlockingIOError: if another run works in the folder.
         OSError: if there is no room on the disk.
-        ValueError: if the folder holds a finished model, a run with other settings or corpora, or a damaged checkpoint.
+        ValueError: if the folder holds a finished model, files of another program, a run that was started in another
+            way, a checkpoint of another run, or a damaged checkpoint.
         KeyboardInterrupt: after a signal, with a sentence for the user (empty in all processes except the first) and
             the exit code, 128 plus the number of the signal.
     """
@@ -123,31 +119,23 @@ def pretrain(
     with only_writer(output) if is_first else nullcontext(output) as partial, named_if_full(output):
         if (output / "config.json").exists():
             raise ValueError(f"{output} holds a finished model; choose another folder.")
-        description = _description(model, train, held_out, args)
-        data = {"train_dataset": train, "eval_dataset": held_out, "processing_class": tokenizer}
-        trainer = ElmoPretrainer(model, args, callbacks=[*callbacks], **data)
-        trainer.get_train_dataloader()  # refuses a corpus that is too small before anything is written
+        check_folder(output, {LOG, CURVE, CARD})
+        description = describe_run(model, tokenizer, train, held_out, args, started_from)
         checkpoint = newest_checkpoint(output)
-        if checkpoint is not None:
-            started = read_json(output / "run.json")
-            differences = [
-                f"{name} was {started.get(name)}, now {description.get(name)}"
-                for name in sorted({*started, *description})
-                if started.get(name) != description.get(name)
-            ]
-            if differences:
-                raise ValueError(
-                    f"{output} holds a run that was started with different settings. Give the same to resume it, or "
-                    f"choose another folder: {'; '.join(differences)}."
-                )
-        elif trainer.is_world_process_zero():
-            _write_json(output / "run.json", description)
+        record = description if checkpoint is None else resumed_record(output, description)
+        data = {"train_dataset": train, "eval_dataset": held_out, "processing_class": tokenizer}
+        trainer = ElmoPretrainer(model, args, record=record, callbacks=[*callbacks], **data)
+        trainer.get_train_dataloader()  # refuses a corpus that is too small before anything is written
+        if checkpoint is None and is_first:
+            _write_json(output / RECORD, record)
         _train(trainer, checkpoint, output)
-        if held_out is not None and not any("eval_perplexity" in entry for entry in trainer.state.log_history):
-            trainer.evaluate()  # no scores were scheduled during training
+        if held_out is not None and not trainer.scores_of_weights:
+            trainer.evaluate()
         if trainer.is_world_process_zero():
             _write_log(trainer, output)
-            trainer.create_model_card(model_name=output.resolve().name, finetuned_from=started_from)
+            # A record of an earlier version does not name the model.
+            start = record.get("started_from", description.get("started_from"))
+            trainer.create_model_card(model_name=output.resolve().name, finetuned_from=start)
             trainer.model.save_pretrained(partial)
             tokenizer.save_pretrained(partial)
             write_sums(partial, "*.safetensors")
@@ -155,25 +143,6 @@ def pretrain(
             for path in sorted(partial.glob("[!.]*"), key=lambda path: path.name == "config.json"):
                 publish(path, output / path.name)
         return trainer
-
-
-def newest_checkpoint(folder: Path) -> Path | None:
-    """The newest undamaged checkpoint of a run; None if no checkpoint was completed.
-
-    The file that is written last lists the others with their checksums. A checkpoint without this list is incomplete,
-    and a checkpoint that differs from its list is damaged; both are skipped.
-
-    Raises:
-        ValueError: if all complete checkpoints are damaged.
-    """
-    checkpoints = [path for path in folder.glob("checkpoint-*") if path.name[11:].isdecimal()]
-    for path in sorted(checkpoints, key=lambda path: int(path.name[11:]), reverse=True):
-        if sums_agree(path):
-            return path
-        logger.warning("%s is incomplete or damaged, so it is skipped.", path)
-    if any((path / SUMS).exists() for path in checkpoints):
-        raise ValueError(f"all checkpoints in {folder} are damaged; remove them to start again.")
-    return None
 
 
 def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> None:
@@ -199,8 +168,8 @@ def _train(trainer: ElmoPretrainer, checkpoint: Path | None, output: Path) -> No
 
 def _write_log(trainer: ElmoPretrainer, output: Path) -> None:
     """Writes the losses and perplexities."""
-    _write_json(output / "log.json", trainer.state.log_history)
-    draw_curve(trainer.state.log_history, output / "curve.png")
+    _write_json(output / LOG, trainer.state.log_history)
+    draw_curve(trainer.state.log_history, output / CURVE)
 
 
 def draw_curve(log: list[dict[str, Any]], path: Path) -> None:
@@ -225,26 +194,6 @@ def draw_curve(log: list[dict[str, Any]], path: Path) -> None:
         if axes.lines:
             axes.legend()
     figure.savefig(path)
-
-
-def _description(
-    model: ElmoForPreTraining, train: Corpus, held_out: Corpus | None, args: PretrainingArguments
-) -> dict[str, str]:
-    config = model.config.to_diff_dict()
-    config.pop("transformers_version", None)
-    corpora = {"train": train, "held_out": held_out}
-    return {
-        **{name: str(getattr(args, name)) for name in DECISIVE},
-        **{f"config.{name}": str(config[name]) for name in sorted(config)},
-        **{name: "none" if corpus is None else _fingerprint(corpus) for name, corpus in corpora.items()},
-    }
-
-
-def _fingerprint(corpus: Corpus) -> str:
-    digest = hashlib.sha256()
-    for array in (corpus.words, corpus.starts, corpus.ids, corpus.classes):
-        digest.update(array.tobytes())
-    return f"{len(corpus)} sentences, {corpus.num_words} words, sha256 {digest.hexdigest()}"
 
 
 def _write_json(path: Path, value: Any) -> None:

@@ -23,10 +23,13 @@ Deliberate differences from bilm-tf: sampled losses have their own names in the 
 training; a sentence may begin from the zero state (`reset_probability`).
 """
 
+import json
+import logging
 import math
+import shutil
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
@@ -41,9 +44,9 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, Dataset, Sampler
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer import OPTIMIZER_NAME, SCHEDULER_NAME
-from transformers.trainer_utils import rotate_checkpoints
+from transformers.trainer_utils import TrainOutput
 
-from ..disk.checksums import sums_agree, write_sums
+from ..disk.checksums import write_sums
 from ..folder.saved_json import naming
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
@@ -52,7 +55,17 @@ from ..language_model.sentence_model import DIRECTIONS
 from ..language_model.streams import Stream, window_arguments
 from ..model.bilm import BiLMState
 from ..share.training_card import ElmoTrainer
+from .checkpoints import (
+    RECORD,
+    best_score,
+    checkpoint_folder,
+    complete_checkpoints,
+    newest_checkpoint,
+    refuse_damaged_best,
+    remove_old_checkpoints,
+)
 
+logger = logging.getLogger(__name__)
 LOSSES = ("forward_loss", "backward_loss", "sampled_forward_loss", "sampled_backward_loss")
 
 
@@ -149,9 +162,17 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
 
     control: TrainerControl
 
-    def __init__(self, model: ElmoForPreTraining, args: PretrainingArguments, **kwargs: Any) -> None:
-        """Takes the arguments of `Trainer`."""
+    def __init__(
+        self,
+        model: ElmoForPreTraining,
+        args: PretrainingArguments,
+        record: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Takes the arguments of `Trainer`, and the record of the run, of which each checkpoint gets a copy."""
         super().__init__(model, args, **kwargs)
+        self._record = record
+        self._most_checkpoints = args.save_total_limit
         self.bilm_state: BiLMState | None = None
         self._loss_scale = args.unroll_steps if args.scale_loss_by_steps else 1
         # The losses of the windows since the last log, by direction.
@@ -227,19 +248,66 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
+    def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> TrainOutput:
+        """Trains as `Trainer.train` does; True resumes from the newest checkpoint that is complete and undamaged."""
+        if resume_from_checkpoint is True:
+            newest = newest_checkpoint(Path(self.args.output_dir))
+            if newest is None:
+                raise ValueError(f"{self.args.output_dir} has no complete checkpoint to resume from.")
+            resume_from_checkpoint = str(newest)
+        # The Trainer would remove checkpoints by the times of folders, and folders whose names only begin alike.
+        self._most_checkpoints = self.args.save_total_limit
+        self.args.save_total_limit = None
+        try:
+            return super().train(resume_from_checkpoint, **kwargs)
+        finally:
+            self.args.save_total_limit = self._most_checkpoints
+
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """Removes older checkpoints only when the new one is complete and on the disk."""
-        most, self.args.save_total_limit = self.args.save_total_limit, None
+        output, step = Path(self.args.output_dir), self.state.global_step
+        folder = checkpoint_folder(output, step)
+        if self.args.should_save and folder.exists():
+            shutil.rmtree(folder)  # it is incomplete or damaged, and its files could pass for new ones
+        self.accelerator.wait_for_everyone()
+        self._choose_best({*complete_checkpoints(output), step})
         super()._save_checkpoint(model, trial)
-        self.args.save_total_limit = most
         if self.args.should_save:
-            write_sums(Path(self.args.output_dir, f"checkpoint-{self.state.global_step}"))
-            rotate_checkpoints(
-                output_dir=self.args.output_dir,
-                save_total_limit=most,
-                best_model_checkpoint=self.state.best_model_checkpoint,
-                use_mtime=True,
-            )
+            if self._record is not None:
+                (folder / RECORD).write_text(json.dumps(self._record, indent=1) + "\n", encoding="utf-8")
+            write_sums(folder)
+            remove_old_checkpoints(output, self._most_checkpoints, step, self.state.best_global_step)
+
+    def _choose_best(self, steps: Collection[int]) -> None:
+        """Sets the best checkpoint of `steps`, its step and its score, all of them or none.
+
+        The Trainer keeps the best score when its checkpoint is gone, or if it has none. Then the scores of later
+        checkpoints would be compared with it, and it would pass for the score of other weights.
+        """
+        metric = self.args.metric_for_best_model
+        best = None
+        if metric is not None:
+            name = f"eval_{metric.removeprefix('eval_')}"
+            best = best_score(self.state.log_history, name, bool(self.args.greater_is_better), steps)
+        self.state.best_metric = None
+        self.state.best_global_step = None
+        self.state.best_model_checkpoint = None
+        if best is not None:
+            self.state.best_metric = best.score
+            self.state.best_global_step = best.step
+            self.state.best_model_checkpoint = str(checkpoint_folder(Path(self.args.output_dir), best.step))
+
+    def _load_best_model(self) -> None:
+        """Refuses a checkpoint that was damaged since it was written."""
+        refuse_damaged_best(Path(self.state.best_model_checkpoint))
+        super()._load_best_model()
+
+    @property
+    def scores_of_weights(self) -> dict[str, float]:
+        """The held-out scores in the log that were measured of the present weights; empty if there are none."""
+        measured = [entry for entry in self.state.log_history if "eval_perplexity" in entry]
+        own = [entry for entry in measured if entry["step"] == self.step_of_weights]
+        return own[-1] if own else {}
 
     def _save_rng_state(self, output_dir: str) -> None:
         """Saves this process's LSTM state with its random generators."""
@@ -284,10 +352,21 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         for group in optimizer.param_groups:
             if "fused" in group:
                 group["fused"] = optimizer.defaults["fused"]
-        # The Trainer would lose the best checkpoint of a folder that was renamed.
-        best = Path(args.output_dir) / f"checkpoint-{state.best_global_step}"
-        state.best_model_checkpoint = str(best) if best.is_dir() else None
-        if best.is_dir() and not sums_agree(best):
-            raise ValueError(f"{best}, the best checkpoint, is damaged; remove it to go on without it, or start again.")
+        # In a checkpoint are the steps between logs and checkpoints that its run was started with.
+        state.compute_steps(args, state.max_steps)
+        self._find_best_again()
         # Dropout and sampling differ between processes, as between bilm-tf's towers.
         torch.manual_seed(args.seed + args.process_index)
+
+    def _find_best_again(self) -> None:
+        """Chooses the best checkpoint among those that are there; the folder may have been moved, and some removed."""
+        output, before = Path(self.args.output_dir), self.state.best_global_step
+        self._choose_best(complete_checkpoints(output))
+        best = self.state.best_global_step
+        if best is not None:
+            refuse_damaged_best(checkpoint_folder(output, best))
+        if before not in (None, best) and self.is_world_process_zero():
+            others = f"the best of the others is that of step {best}"
+            if best is None:
+                others = "no other checkpoint has a score"
+            logger.warning("%s, the best checkpoint, is not there; %s.", checkpoint_folder(output, before), others)

@@ -16,6 +16,7 @@ from interrupts import contents
 from typer.testing import CliRunner
 
 from elmo_hf.cli.errors import Command, line_of
+from elmo_hf.folder.saved_json import naming
 
 VERBS = "convert models embed vectors usages export push publish vocab pretrain score fill info check env card".split()
 LONG = "x" * 300  # characters, more than a file's name may have
@@ -247,3 +248,9 @@ def test_a_command_that_imports_torchao_says_nothing_of_it() -> None:
     completed = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert completed.stderr == ""
     assert completed.stdout.startswith("model ")
+
+
+def test_no_memory_is_not_taken_for_a_damaged_file(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is damaged") as error, naming("optimizer.pt is damaged"):
+        raise MemoryError
+    assert (line_of(error.value) or "").startswith("there is not enough memory.")

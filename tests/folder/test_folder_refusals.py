@@ -1,5 +1,7 @@
 """What the one door to model folders refuses, and what it lets through."""
 
+import os
+import time
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from hostile_folders import HOSTILE_FOLDERS, NO_ERROR, WEIGHT, fields, saved, we
 
 import elmo_hf
 from elmo_hf import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, ElmoTokenizer
-from elmo_hf.folder.loading import load_complete, load_shared, load_tokenizer
+from elmo_hf.folder.loading import load_complete, load_shared, load_tokenizer, version_of
 
 
 @pytest.fixture
@@ -95,3 +97,14 @@ def test_a_folder_that_was_written_again_is_another_model(folder: Path) -> None:
 def test_a_mix_that_is_missing_starts_from_equal_weights(folder: Path) -> None:
     weights(lambda each: [each.pop(f"elmo.scalar_mixes.0.{part}") for part in ("logits", "scale")])(folder)
     assert load_complete(folder).scalar_mixes[0].weights.tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_a_folder_is_seen_to_be_written_again_where_its_times_of_change_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text("first")
+    before = version_of(tmp_path)
+    assert version_of(tmp_path) == before
+    time.sleep(0.02)  # longer than a tick of a file system's clock
+    path.write_text("other")
+    os.utime(path, ns=(0, before[0][2]))
+    assert version_of(tmp_path) != before

@@ -228,3 +228,23 @@ def test_a_run_that_pushes_nothing_loads_its_folder_and_names_no_folder_as_its_b
     card = ModelCard.load(tmp_path / "run" / "README.md")
     assert "trained from [org/elmo-small](https://huggingface.co/org/elmo-small) with `elmo-hf`" in card.text
     assert card.data.base_model == "org/elmo-small"
+
+
+@pytest.mark.parametrize(
+    ("best", "loss"),
+    [("run/checkpoint-2", "| Loss | 1.25 |"), (None, "| Loss | 1.75 |"), ("run/checkpoint-3", "Loss | ")],
+)
+def test_the_scores_of_a_card_are_those_of_the_checkpoint_that_was_loaded(
+    best: str | None, loss: str, tmp_path: Path
+) -> None:
+    trainer = make_trainer(make_task_model("crf"), "crf", tmp_path / "run", ElmoTrainer)
+    trainer.args.load_best_model_at_end = True
+    # The best score was after step 2, the last one after step 4; the best checkpoint may be gone, or never scored.
+    trainer.state.global_step, trainer.state.best_global_step = 4, 2
+    trainer.state.best_model_checkpoint = best
+    losses = [{"loss": 2.0, "step": 1}, {"eval_loss": 1.25, "step": 2}, {"eval_loss": 1.75, "step": 4}]
+    trainer.state.log_history = [*losses, {"train_runtime": 1.0, "step": 4}]
+    trainer.create_model_card()
+    lines = (tmp_path / "run" / "README.md").read_text(encoding="utf-8").splitlines()
+    shown = [line for line in lines if line.startswith("| Loss | ")]
+    assert shown == ([] if best == "run/checkpoint-3" else [loss])
