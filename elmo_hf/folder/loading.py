@@ -17,7 +17,7 @@ from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .saved_config import read_config
 from .saved_json import naming, read_json
 from .saved_tokenizer import read_tokenizer
-from .weight_files import check_weights
+from .weight_files import check_weights, read_headers
 
 TINY = "tiny"
 TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
@@ -139,6 +139,11 @@ def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTrai
     """
     config, _ = read_config(open_folder(source, weights=False, **hub))
     has_softmax = config.num_softmax_words is not None or config.share_embedding_softmax
+    if has_softmax:
+        # A biLM that was saved without the language models keeps their config.
+        folder = open_folder(source, **hub)
+        with naming(f"{source} cannot be loaded as an ELMo model"):
+            has_softmax = any(name.startswith("softmax.") for name in read_headers(folder))
     tokenizer = load_tokenizer(source, **hub) if has_softmax else None
     if tokenizer is None or tokenizer.num_word_classes is None:
         raise ValueError(

@@ -5,6 +5,7 @@ must agree with the model that `config.json` describes.
 """
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -63,13 +64,24 @@ def check_weights(folder: Path, model_class: type[PreTrainedModel], config: PreT
     """Compares the headers of a folder's weights with the model that its config describes.
 
     Raises:
-        ValueError: if a weight has a wrong type or shape, is missing (it would be random) or does not belong to an
-            ELMo, or if a file is damaged; the message names the weight or the file.
+        ValueError: if there is a `weights_problem`, or if a file is damaged; the message names the weight or the file.
+    """
+    problem = weights_problem(read_headers(folder), model_class, config)
+    if problem is not None:
+        raise ValueError(f"{folder} {problem}.")
+
+
+def weights_problem(
+    tensors: Mapping[str, Tensor], model_class: type[PreTrainedModel], config: PreTrainedConfig
+) -> str | None:
+    """What keeps a folder with these headers from being a model of a class, as in "has no weights for ..."; or None.
+
+    A weight may have a wrong type or shape, be missing (it would be random), or not belong to an ELMo.
     """
     with torch.device("meta"):  # it takes no memory
         model = model_class(config)
     prefix = f"{model.base_model_prefix}."
-    held = {name.removeprefix(prefix): tensor for name, tensor in read_headers(folder).items()}
+    held = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
     if config.bidirectional and not model.config.bidirectional:  # `ElmoForCausalLM` reads half of a biLM
         held = {name: tensor for name, tensor in held.items() if ".backward_lstm." not in name}
     expected = {name.removeprefix(prefix): tuple(weight.shape) for name, weight in model.state_dict().items()}
@@ -93,4 +105,5 @@ def check_weights(folder: Path, model_class: type[PreTrainedModel], config: PreT
         if names:
             listed = ", ".join(f"`{name}`" for name in sorted(names)[:3])
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            raise ValueError(f"{folder} {text.format(listed + more)}.")
+            return text.format(listed + more)
+    return None

@@ -1,8 +1,10 @@
 """Describes a saved model and its uses, from its config, tokenizer, card and the headers of its weights.
 
-Weights are not read, and not downloaded from the Hub.
+Weights are not read, and not downloaded from the Hub. What a model can do is decided by the weights that it has: a
+config may describe a head or a softmax that was not saved.
 """
 
+import copy
 import math
 import re
 from dataclasses import dataclass
@@ -14,9 +16,13 @@ from huggingface_hub import HfApi, ModelCard
 from ..folder.loading import load_tokenizer, model_folder, open_folder
 from ..folder.saved_config import read_config
 from ..folder.saved_json import naming
-from ..folder.weight_files import read_headers
+from ..folder.weight_files import read_headers, weights_problem
+from ..language_model.causal_model import ElmoForCausalLM
+from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
+from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
+from .export import HEADS
 from .model_card import TAGS, architecture, as_list, auto_class_of, render_card, word_limit
 from .saved_card import CARD, is_draft, read_card, training_of_draft, write_card
 
@@ -25,7 +31,9 @@ SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text 
 # transformers' card of a pushed model has 39 of these.
 PLACEHOLDER, MANY_PLACEHOLDERS = "[More Information Needed]", 30
 MARKDOWN_ESCAPE = re.compile(r"\\([\W_])")
-HEADS = {
+# The classes whose weights must all be there; for any other class, only the biLM's weights must.
+CLASSES = HEADS | {"ElmoForPreTraining": ElmoForPreTraining, "ElmoForCausalLM": ElmoForCausalLM}
+USES_OF_HEADS = {
     "ElmoForSequenceClassification": "classify texts",
     "ElmoForTokenClassification": "label words",
     "ElmoForQuestionAnswering": "answer questions",
@@ -52,9 +60,26 @@ class SavedModel:
         return ", ".join(self.config.architectures or []) or "ElmoModel"
 
     @property
+    def model_class(self) -> type[ElmoPreTrainedModel]:
+        """The package's class for the saved one; `ElmoModel` for a user's own class."""
+        return CLASSES.get(self.class_name, ElmoModel)
+
+    @property
     def auto_class(self) -> str:
-        """The Auto class that loads it."""
+        """The Auto class that loads it without random weights."""
+        if self.class_name in CLASSES and self.problem(self.model_class) is not None:
+            return "AutoModel"
         return auto_class_of(self.class_name, self.config.auto_map)
+
+    @property
+    def has_softmax(self) -> bool:
+        """Whether it has language models: a softmax that the config describes and the weights contain."""
+        is_described = self.config.num_softmax_words is not None or self.config.share_embedding_softmax
+        return is_described and self.problem(ElmoForPreTraining) is None
+
+    def problem(self, model_class: type[ElmoPreTrainedModel]) -> str | None:
+        """What keeps the weights from being a model of a class, see `weights_problem`; None if nothing does."""
+        return weights_problem(self.tensors, model_class, copy.copy(self.config))
 
 
 def look_at(source: str | Path) -> SavedModel:
@@ -90,10 +115,16 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
     weights = config.scalar_mix_weights
     are_saved = any("_mixes." in name for name in model.tensors)
     origin = f"weights {_listed(weights)} of the config" if weights else "saved" if are_saved else "equal weights"
-    has_softmax = config.num_softmax_words is not None or config.share_embedding_softmax
-    knows_words = tokenizer is not None and tokenizer.num_word_classes is not None
-    words = "its words are known" if knows_words else "words.txt is missing"
+    has_softmax = model.has_softmax
     num_words = config.num_softmax_words or config.vocab_size - 1
+    num_known = None if tokenizer is None else tokenizer.num_word_classes
+    if num_known is None:
+        words = "words.txt is missing"
+    elif num_known != num_words:
+        words = f"words.txt has {num_known:,} words, so it is of another softmax"
+    else:
+        words = "its words are known"
+    problem = model.problem(model.model_class)
     limit = word_limit(config)
     reads = "words looked up whole" if limit is None else f"words of up to {limit}"
     return [
@@ -108,7 +139,8 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
         ("source", _source(model)),
         ("licence", _listed(metadata.get("license")) or "not said"),
         ("language", _listed(metadata.get("language")) or "not said"),
-        ("can", "; ".join(_abilities(model, str(source), has_softmax and knows_words))),
+        *([] if problem is None else [("incomplete", f"{model.class_name} {problem}")]),
+        ("can", "; ".join(_abilities(model, str(source), has_softmax and num_known == num_words))),
     ]
 
 
@@ -126,13 +158,23 @@ def new_card(folder: Path, labels: dict[str, Any], repository: str | None = None
         folder: a folder with weights; its name is the card's title, unless there is a repository.
         labels: from `card_labels`.
         repository: the Hub repository `org/name` that the card is for.
+
+    Raises:
+        ValueError: as in `look_at`, or if a class of this package lacks weights of the biLM.
     """
     model = look_at(folder)
+    problem = model.problem(ElmoModel)
+    is_own_class = model.class_name not in {ElmoModel.__name__, *CLASSES}
+    if problem is not None and not is_own_class:
+        raise ValueError(f"{folder} {problem}.")
+    config = copy.copy(model.config)
+    if not model.has_softmax:
+        config.num_softmax_words = None
     drafted = model.card.data.to_dict()
     drafted["tags"] = [*TAGS[:2], *as_list(drafted.get("tags"))]
     card = render_card(
         (repository or folder.resolve().name).rpartition("/")[2],
-        config=model.config,
+        config=config,
         repository=repository,
         num_parameters=model.num_parameters,
         auto_class=model.auto_class,
@@ -151,15 +193,17 @@ def _source(model: SavedModel) -> str:
 
 def _abilities(model: SavedModel, name: str, can_score: bool) -> list[str]:
     """The commands and classes that can use the model."""
+    if model.problem(ElmoModel) is not None:
+        return ["nothing"]
     abilities = ["embed", "export"]
-    head = HEADS.get(model.class_name)
     if can_score:
         abilities += ["score", "fill", f"pretrain --model {name}"]
     elif model.config.token_encoder == "char_cnn" and not model.config.aligned_layers:
         abilities.append(f"pretrain --model {name} --vocabulary WORDS, which gives it a softmax to score with")
-    if head is not None:
-        labels = f" ({_listed([*model.config.id2label.values()][:8])})" if "answer" not in head else ""
-        abilities.append(f"{head}{labels}")
+    use = USES_OF_HEADS.get(model.class_name)
+    if use is not None and model.problem(model.model_class) is None:
+        labels = f" ({_listed([*model.config.id2label.values()][:8])})" if "answer" not in use else ""
+        abilities.append(f"{use}{labels}")
     return abilities
 
 

@@ -16,16 +16,10 @@ from ..disk.checksums import SUMS
 from ..folder.loading import load_complete
 from ..folder.saved_json import naming
 from ..hub_code import SENTENCE_FILES, generated_files
-from ..language_model.causal_model import ElmoForCausalLM
-from ..language_model.pretraining import ElmoForPreTraining
-from ..model.modeling_elmo import ElmoModel
-from .export import HEADS
 from .model_card import loading_line
 from .model_info import look_at, new_card
 from .saved_card import CARD, is_draft, named_card
 
-# The classes whose weights must all be there; for any other class, only the biLM's weights must.
-CLASSES = HEADS | {"ElmoForPreTraining": ElmoForPreTraining, "ElmoForCausalLM": ElmoForCausalLM}
 # The files that a folder needs besides its weights.
 NEEDED = ("config.json", "tokenizer_config.json", CARD, *generated_files())
 # The files that are sent: also weights, further files of the tokenizer, pictures, and the scores of a run.
@@ -71,7 +65,7 @@ def push_folder(
             f"{folder} --license NAME --language CODE` the model card {CARD}."
         )
     model = look_at(folder)
-    load_complete(folder, CLASSES.get(model.class_name, ElmoModel))
+    load_complete(folder, model.model_class)
     files, left_out = chosen_files(folder, include)
     api = HfApi()
     with naming(f"pushing to {name} at {constants.ENDPOINT} failed. {ADVICE}"):

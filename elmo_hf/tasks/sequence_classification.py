@@ -21,6 +21,7 @@ from transformers import TextClassificationPipeline
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from ..model.configuration_elmo import ElmoConfig
+from ..model.inputs import IGNORED
 from ..model.pooling import masked_max, masked_mean
 from .task_encoder import compare
 from .task_model import ElmoTaskModel, EncodedTexts
@@ -68,7 +69,8 @@ class ElmoForSequenceClassification(ElmoTaskModel):
     def classify(self, texts: EncodedTexts, labels: Tensor | None, **_: Any) -> tuple[Tensor | None, Tensor]:
         """The loss, and the `logits` `(B, num_labels)`.
 
-        `labels`: `(B,)` classes; multi-label: 0.0 or 1.0 `(B, num_labels)`; regression: `(B,)` or `(B, num_labels)`.
+        `labels`: `(B,)` classes, -100 for a text that the loss leaves out; multi-label: 0.0 or 1.0 `(B, num_labels)`;
+        regression: `(B,)` or `(B, num_labels)`. If the loss leaves out all texts, it is 0.
         """
         pooled = self.pooler(texts.vectors, texts.rows.mask)
         if self.num_texts == 2:
@@ -76,4 +78,10 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         logits = self.classifier(self.dropout(pooled))
         if labels is None:
             return None, logits
-        return self.loss_function(labels=labels, pooled_logits=logits, config=self.config) + self.mix_penalty(), logits
+        # transformers divides the summed loss of classes by this number, and other losses do not read it. Its own mean
+        # over no classes is NaN.
+        num_classified = (labels != IGNORED).sum().clamp(min=1)
+        loss = self.loss_function(
+            labels=labels, pooled_logits=logits, config=self.config, num_items_in_batch=num_classified
+        )
+        return loss + self.mix_penalty(), logits

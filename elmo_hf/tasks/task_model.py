@@ -33,6 +33,7 @@ class EncodedTexts(NamedTuple):
     vectors: Tensor  # (N, W, D), arbitrary after a text's last word
     rows: TextRows
     layers: tuple[Tensor, ...]  # (B, T, 2P) each
+    is_first: Tensor  # (B, T), True at each row's first position that is not padding: `<S>`, if there are boundaries
 
 
 class ElmoTaskModel(ElmoPreTrainedModel):
@@ -167,7 +168,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             rows.mask,
             None if marks is None else rows.take(marks),
         )
-        return EncodedTexts(vectors, rows, tuple(layers))
+        is_first = mask & (mask.cumsum(dim=1) == 1)
+        return EncodedTexts(vectors, rows, tuple(layers), is_first)
 
     def token_vectors(self, word_vector_ids: Any, layers: list[Tensor], mask: Tensor) -> Tensor:
         """The task encoder's x `(B, T, ...)`: its own vectors with dropout, or the biLM's context-free ones."""

@@ -85,8 +85,8 @@ class ElmoForTokenClassification(ElmoTaskModel):
     ) -> tuple[Tensor | None, Tensor]:
         """The loss, and the `logits` `(B, T, K)`, zero on boundaries and padding.
 
-        `labels` are `(B, T)`, -100 to ignore a position; a CRF sums over all labels of such words. The Trainer passes
-        `num_items_in_batch`, the number of labels by which to divide the loss.
+        `labels` are `(B, T)`, -100 to ignore a position; a CRF sums over all labels of such words. Without any other
+        label the loss is 0. The Trainer passes `num_items_in_batch`, the number of labels by which to divide the loss.
 
         Raises:
             ValueError: if labels have another shape, or are illegal for the CRF.
@@ -104,12 +104,21 @@ class ElmoForTokenClassification(ElmoTaskModel):
     def _loss(self, emissions: Tensor, labels: Tensor, mask: Tensor, num_items: Tensor | int | None) -> Tensor:
         labels = labels.masked_fill(~mask, IGNORED)
         num_labels = (labels != IGNORED).sum()
-        if self.crf is None:
-            loss = self.loss_function(emissions, labels, self.config, num_items_in_batch=num_items)
+        if num_items is None:
+            divisor = num_labels
         else:
-            loss = self.crf.loss(emissions, labels, mask) / (num_labels if num_items is None else num_items)
+            divisor = torch.as_tensor(num_items, device=labels.device)
+        # A batch without labels has the loss 0, not 0 / 0.
+        divisor = divisor.clamp(min=1)
+        if self.crf is None:
+            loss = self.loss_function(emissions, labels, self.config, num_items_in_batch=divisor)
+        else:
+            loss = self.crf.loss(emissions, labels, mask) / divisor
+        penalty = self.mix_penalty()
+        if num_items is None:
+            return loss + penalty
         # Each part of an accumulated batch adds its share of the penalty.
-        return loss + self.mix_penalty() * (1 if num_items is None else num_labels / num_items)
+        return loss + penalty * (num_labels / divisor)
 
     @staticmethod
     def _answers(crf: LinearChainCRF, emissions: Tensor, mask: Tensor) -> Tensor:

@@ -3,10 +3,12 @@
 import hashlib
 import re
 import shutil
+from collections.abc import Callable
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,8 +18,18 @@ from commands import assert_fails, output_of, run
 from huggingface_hub import ModelCard
 from loopback_hub import LoopbackHub
 
-from elmo_hf import ElmoForTokenClassification, ElmoTokenizer, tiny_model, tiny_tokenizer
+from elmo_hf import (
+    ElmoConfig,
+    ElmoForQuestionAnswering,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+    ElmoModel,
+    ElmoTokenizer,
+    tiny_model,
+    tiny_tokenizer,
+)
 from elmo_hf.conversion.published import PUBLISHED
+from elmo_hf.folder.loading import TINY_FOLDER
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.scan.processor_kernels import ProcessorKernels
 from elmo_hf.share import model_info
@@ -40,6 +52,91 @@ def test_info_says_what_a_model_is_and_can_do(tiny_folder: Path, tmp_path: Path)
     )
     ElmoForTokenClassification.from_pretrained(tiny_folder, id2label={0: "O", 1: "B-PER"}).save_pretrained(tmp_path)
     assert rows("info", tmp_path)["can"].endswith("; label words (O, B-PER)")
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Saves a model with the words of `tiny`, without some of its weights, which its config still describes."""
+
+    def save(model_class: type, *missing: str, **fields: Any) -> Path:
+        folder = tmp_path_factory.mktemp("incomplete")
+        if model_class in (ElmoModel, ElmoForPreTraining):
+            model = tiny_model(model_class)
+        else:
+            model = model_class.from_pretrained(TINY_FOLDER, **fields)
+        weights = {name: weight for name, weight in model.state_dict().items() if not name.startswith(missing)}
+        model.save_pretrained(folder, state_dict=weights)
+        tiny_tokenizer().save_pretrained(folder)
+        return folder
+
+    return save
+
+
+def test_a_softmax_that_only_the_config_describes_cannot_score(without: Callable[..., Path], tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("Yes.\n")
+    # A biLM of a folder with language models keeps their config.
+    for folder in (without(ElmoModel, "-"), without(ElmoForPreTraining, "softmax.")):
+        assert ElmoConfig.from_pretrained(folder).num_softmax_words == 20_000
+        found = rows("info", folder)
+        assert found["softmax"] == "none"
+        assert found["can"] == (
+            f"embed; export; pretrain --model {folder} --vocabulary WORDS, which gives it a softmax to score with"
+        )
+        for command in (("score", folder, text), ("fill", folder, "I [MASK] it .")):
+            assert_fails(
+                run(*command), 1, f"{folder} has no softmax over words, so it embeds text and cannot score it."
+            )
+        output_of("card", folder)
+        card = (folder / "README.md").read_text(encoding="utf-8")
+        assert "softmax" not in card
+        assert 'AutoModel.from_pretrained("' in card
+        assert "ForPreTraining" not in card
+    assert found["incomplete"].startswith(
+        "ElmoForPreTraining has no weights for `softmax.bias`, `softmax.weight`; they"
+    )
+
+
+def test_words_of_another_softmax_cannot_score(without: Callable[..., Path]) -> None:
+    folder = without(ElmoForPreTraining, "-")
+    assert "score" in rows("info", folder)["can"]
+    words = (folder / "words.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "words.txt").write_text("".join(words[:-1]), encoding="utf-8")
+    found = rows("info", folder)
+    assert found["softmax"].endswith("words.txt has 19,999 words, so it is of another softmax")
+    assert found["can"].startswith("embed; export; pretrain --model")
+
+
+@pytest.mark.parametrize(
+    ("model_class", "missing", "use"),
+    [
+        (ElmoForTokenClassification, "classifier.", "label words (O, B-PER)"),
+        (ElmoForSequenceClassification, "classifier.bias", "classify texts (O, B-PER)"),
+        (ElmoForQuestionAnswering, "qa_outputs.", "answer questions"),
+    ],
+)
+def test_a_head_that_only_the_config_describes_has_no_use_and_no_place_in_the_card(
+    model_class: type, missing: str, use: str, without: Callable[..., Path]
+) -> None:
+    labels = {"id2label": {0: "O", 1: "B-PER"}}
+    whole, folder = without(model_class, "-", **labels), without(model_class, missing, **labels)
+    found, expected = rows("info", folder), rows("info", whole)
+    assert expected["can"] == f"{found['can'].replace(str(folder), str(whole))}; {use}"
+    assert "incomplete" not in expected
+    assert found["incomplete"].startswith(f"{model_class.__name__} has no weights for `{missing}")
+    output_of("card", folder)
+    data = ModelCard.load(folder / "README.md").data
+    assert data.pipeline_tag == "feature-extraction"
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert 'AutoModel.from_pretrained("' in card
+    assert "B-PER" not in card
+
+
+def test_a_folder_without_weights_of_the_bilm_can_do_nothing_and_gets_no_card(without: Callable[..., Path]) -> None:
+    folder = without(ElmoModel, "bilm.layers.1.")
+    assert rows("info", folder)["can"] == "nothing"
+    assert_fails(run("card", folder), 1, f"{folder} has no weights for `bilm.layers.1.")
+    assert not (folder / "README.md").exists()
 
 
 def test_files_that_are_not_converted_are_said_to_need_it(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Answers, pooled texts, pairs, and labels of words: what `logits` and losses are."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from elmo_hf import (
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
     ElmoTokenizer,
+    extract_answers,
 )
 from elmo_hf.tasks.question_answering import QuestionAttention
 from elmo_hf.tasks.sequence_classification import Pooler
@@ -48,16 +50,79 @@ def test_logits_compare_each_word_of_the_context_with_what_of_the_question_conce
         attended = model.attention(c, q, torch.ones(q.shape[:2], dtype=torch.bool))
         begin = int(batch["attention_mask"][row].nonzero()[0]) + texts[0].shape[1] + 1
         expected[row, begin : begin + c.shape[1]] = model.qa_outputs(compare(c, attended))[0]
+        expected[row, int(batch["attention_mask"][row].nonzero()[0])] = 0  # no answer, at the first <S>
     assert_outputs_close(torch.stack([output.start_logits, output.end_logits], dim=-1), expected, 1e-5)
 
 
-def test_the_loss_is_the_mean_of_both_cross_entropies_without_questions_that_have_no_answer() -> None:
+def span_loss(output: Any, starts: list[int], ends: list[int], rows: list[int]) -> Tensor:
+    """The mean of both cross-entropies over some rows of a batch, by torch."""
+    start_loss = nn.functional.cross_entropy(output.start_logits[rows], torch.tensor(starts))
+    end_loss = nn.functional.cross_entropy(output.end_logits[rows], torch.tensor(ends))
+    return (start_loss + end_loss) / 2
+
+
+@pytest.mark.parametrize("left_out", [-100, 12, 13, 99], ids=["-100", "after the context", "T", "after the row"])
+def test_the_loss_is_the_mean_of_both_cross_entropies_without_questions_that_are_left_out(left_out: int) -> None:
     model, batch = make_task_model("questions"), make_batch("questions")
-    batch["start_positions"][1] = batch["end_positions"][1] = batch["input_ids"].shape[1]
-    output, kept = model(**batch), torch.tensor([0, 2])
-    expected = nn.functional.cross_entropy(output.start_logits[kept], batch["start_positions"][kept])
-    expected = expected + nn.functional.cross_entropy(output.end_logits[kept], batch["end_positions"][kept])
-    assert_outputs_close(output.loss, expected / 2)
+    starts, ends = batch["start_positions"].tolist(), batch["end_positions"].tolist()
+    batch["start_positions"][1] = batch["end_positions"][1] = left_out
+    output = model(**batch)
+    assert_outputs_close(output.loss, span_loss(output, [starts[0], starts[2]], [ends[0], ends[2]], [0, 2]))
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("label", ["position 0", "the first <S>"])
+def test_no_answer_is_a_target_with_the_logit_0(side: str, label: str) -> None:
+    model, batch = make_task_model("questions"), make_batch("questions", side)
+    is_text = batch["attention_mask"] == 1
+    first = [row.nonzero()[0].item() for row in is_text]
+    assert (max(first) > 0) == (side == "left")
+    starts, ends = batch["start_positions"].tolist(), batch["end_positions"].tolist()
+    starts[1], ends[1] = first[1], first[1]
+    batch["start_positions"][1] = batch["end_positions"][1] = 0 if label == "position 0" else first[1]
+    output = model(**batch)
+    assert [output.start_logits[row, first[row]].item() for row in range(3)] == [0, 0, 0]
+    assert [output.end_logits[row, first[row]].item() for row in range(3)] == [0, 0, 0]
+    assert_outputs_close(output.loss, span_loss(output, starts, ends, [0, 1, 2]))
+    output.loss.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
+    # More weight on no answer lowers every logit of that context.
+    only = model(**{**batch, "start_positions": torch.tensor([-100, 0, -100])}).loss
+    model.zero_grad()
+    only.backward()
+    assert model.qa_outputs.bias.grad[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("task", "ignored"),
+    [
+        ("classification", {"labels": torch.full((3,), -100)}),
+        ("pairs", {"labels": torch.full((3,), -100)}),
+        ("labelling", {"labels": torch.full((3, 8), -100)}),
+        ("labelling", {"labels": torch.full((3, 8), -100), "num_items_in_batch": torch.tensor(0)}),
+        ("crf", {"labels": torch.full((3, 8), -100)}),
+        ("crf", {"labels": torch.full((3, 8), -100), "num_items_in_batch": 0}),
+        ("questions", {"start_positions": torch.full((3,), -100), "end_positions": torch.full((3,), 99)}),
+    ],
+)
+@pytest.mark.parametrize("is_training", [False, True])
+def test_a_batch_whose_labels_are_all_left_out_has_loss_and_gradients_of_zero(
+    task: str, ignored: dict[str, Any], is_training: bool
+) -> None:
+    model = make_task_model(task).train(is_training)
+    loss = model(**make_batch(task) | ignored).loss
+    assert loss.item() == 0
+    loss.backward()
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    assert gradients
+    assert_outputs_close(gradients, [torch.zeros_like(gradient) for gradient in gradients], 1e-6)
+
+
+def test_a_class_that_is_left_out_counts_for_nothing() -> None:
+    model, batch = make_task_model("classification"), make_batch("classification")
+    batch["labels"][1] = -100
+    output = model(**batch)
+    assert_outputs_close(output.loss, nn.functional.cross_entropy(output.logits[[0, 2]], batch["labels"][[0, 2]]))
 
 
 CONTEXT = "It left  at noon."
@@ -101,10 +166,43 @@ def test_an_answer_is_the_best_span_that_is_short_enough(
     assert answer.score == pytest.approx(torch.tensor(max(scores)).exp().item())
 
 
+@pytest.mark.parametrize(("null_threshold", "text"), [(None, "left"), (0.0, ""), (0.9, ""), (1.1, "left")])
+def test_there_is_no_answer_if_the_null_odds_exceed_the_threshold(null_threshold: float | None, text: str) -> None:
+    start_logits, end_logits = logits({0: 0.0, 5: -0.25}), logits({0: 0.0, 5: -0.75})
+    options = {"null_threshold": null_threshold}
+    (answer,) = extract_answers(start_logits[None], end_logits[None], OFFSETS, [CONTEXT], **options)
+    assert answer.text == CONTEXT[answer.start : answer.end] == text
+    best = 5 if text else 0
+    if null_threshold is None:  # the probabilities are those of words alone
+        start_logits[0] = end_logits[0] = -torch.inf
+    score = start_logits.log_softmax(0)[best] + end_logits.log_softmax(0)[best]
+    assert answer.score == pytest.approx(score.exp().item())
+
+
+def test_offsets_may_be_none_outside_the_context() -> None:
+    offsets = [[None] * 4 + OFFSETS[0, 4:9].tolist() + [None]]
+    start_logits, end_logits = logits({0: 0.0, 6: 3.0}), logits({0: 0.0, 7: 3.0})
+    (answer,) = extract_answers(start_logits[None], end_logits[None], offsets, [CONTEXT], null_threshold=0.0)
+    assert answer.text == "at noon"
+
+
+@pytest.mark.parametrize(("null_threshold", "score"), [(None, 0.0), (0.0, 1.0)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_the_models_logits_of_a_context_without_words_say_no_answer(
+    null_threshold: float | None, score: float, dtype: torch.dtype
+) -> None:
+    inputs = TOKENIZER(["Who left"], [" "], return_offsets_mapping=True, return_tensors="pt")
+    offsets = inputs.pop("offset_mapping")
+    output = make_task_model("questions").to(dtype)(**inputs)
+    start_logits, end_logits = output.start_logits.float(), output.end_logits.float()
+    (answer,) = extract_answers(start_logits, end_logits, offsets, [" "], null_threshold=null_threshold)
+    assert answer == ("", 0, 0, score)
+
+
 def test_a_context_without_words_has_no_answer() -> None:
     nothing = torch.full((1, 4), torch.finfo(torch.float32).min)
     answer = ElmoForQuestionAnswering.extract_answers(nothing, nothing, [[(0, 0), (0, 3), (0, 0), (0, 0)]], [" "])[0]
-    assert answer[:3] == ("", 0, 0)
+    assert answer == ("", 0, 0, 0.0)
 
 
 def pooled(pooling: str, vectors: Tensor, mask: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from task_models import make_batch, make_task_model
 
-from elmo_hf import ElmoTokenizer, WordVectors
+from elmo_hf import ElmoTokenizer, WordVectors, extract_answers
 from elmo_hf.tasks.crf import LinearChainCRF
 
 SPECIAL = ["<S>", "</S>", "<UNK>"]
@@ -37,6 +37,19 @@ REFUSALS: dict[str, Callable[[], object]] = {
     "`tokenizer(text, text_pair)`, found 1 `<S>` in row 0": lambda: run("pairs", "classification"),
     "found 0 `<S>` in row 1": lambda: run("pairs", input_ids=ROW_WITHOUT_BOUNDARIES),
     "`inputs_embeds` must be None for pairs": lambda: make_task_model("pairs")(inputs_embeds=torch.zeros(3, 8, 7)),
+    "for no answer, or -100 to leave a question out of the loss, found 1 in row 1": lambda: run(
+        "questions", start_positions=torch.tensor([0, 1, 0])
+    ),
+    "`end_positions` must be positions of words of the context": lambda: run(
+        "questions", end_positions=torch.tensor([0, 0, 3])
+    ),
+    "found -1 in row 2": lambda: run("questions", start_positions=torch.tensor([0, -100, -1])),
+    "`start_positions` must be a tensor of shape (3), found (2,)": lambda: run(
+        "questions", start_positions=torch.tensor([0, 0])
+    ),
+    "`null_threshold` needs a logit": lambda: extract_answers(
+        torch.tensor([[-torch.inf, 1.0]]), torch.ones(1, 2), [[(0, 0), (0, 1)]], ["a"], null_threshold=0.0
+    ),
     "`labels` must be a tensor of shape (3, 8), found (3, 7)": lambda: run("labelling", labels=torch.zeros(3, 7)),
     "`bilm_layers` must be a tensor of shape (3, 8, 3, 14)": lambda: run("crf", bilm_layers=torch.zeros(3, 3, 8, 14)),
     "found ['layer_1']": lambda: run("crf", trains=True, bilm_layers=torch.zeros(3, 8, 3, 14), FREEZE_BILM=["layer_1"]),
