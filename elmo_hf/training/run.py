@@ -22,6 +22,7 @@ from transformers import ProgressCallback, TrainerCallback
 
 from ..disk.checksums import SUMS, sums_agree, write_sums
 from ..disk.whole_files import named_if_full, new_file, only_writer, publish
+from ..folder.listed_files import MODEL_FILES
 from ..folder.saved_json import read_json
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
@@ -150,7 +151,7 @@ def pretrain(
             trainer.create_model_card(model_name=output.resolve().name, finetuned_from=started_from)
             trainer.model.save_pretrained(partial)
             tokenizer.save_pretrained(partial)
-            write_sums(partial, "*.safetensors")
+            write_sums(partial, MODEL_FILES)
             # The file that marks the model as finished comes last.
             for path in sorted(partial.glob("[!.]*"), key=lambda path: path.name == "config.json"):
                 publish(path, output / path.name)
