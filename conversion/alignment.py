@@ -35,14 +35,14 @@ def align(checkpoint: Checkpoint, files: Mapping[int, Path]) -> Checkpoint:
         files: the matrix's file for each aligned layer.
 
     Raises:
-        ConversionError: if a file is not a finite matrix `(2P, 2P)`, if there is no such layer, or if the checkpoint
-            has a softmax, which reads layers that are not aligned.
+        ConversionError: if a file is not a finite matrix `(2P, 2P)` or has only zeros, if there is no such layer, or if
+            the checkpoint has a softmax, which reads layers that are not aligned.
     """
     config, matrices = checkpoint.config, {layer: read_matrix(path) for layer, path in sorted(files.items())}
-    expected = f"a finite matrix of {config.hidden_size} x {config.hidden_size}, the width of the layers"
+    expected = f"a finite matrix of {config.hidden_size} x {config.hidden_size}, the width of the layers, not all zeros"
     for layer, path in files.items():
         matrix = matrices[layer]
-        is_legal = matrix.shape == (config.hidden_size,) * 2 and np.isfinite(matrix).all()
+        is_legal = matrix.shape == (config.hidden_size,) * 2 and np.isfinite(matrix).all() and matrix.any()
         require(bool(is_legal), path, "", expected, f"{matrix.dtype} {matrix.shape}")
         most = config.num_hidden_layers
         require(layer <= most, path, "", f"for a layer from 0 to {most}", layer)

@@ -19,6 +19,7 @@ import torch
 
 from elmo_hf.disk.checksums import sha256_of_file, write_sums
 from elmo_hf.disk.whole_files import new_folder, refuse_existing
+from elmo_hf.folder.listed_files import MODEL_FILES
 from elmo_hf.folder.loading import load_complete, load_tokenizer, open_folder
 from elmo_hf.folder.saved_config import read_config
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
@@ -118,7 +119,7 @@ def convert_source(
                 **labels or {},
             )
             (folder / "README.md").write_text(card, encoding="utf-8")
-        write_sums(folder, "*.safetensors")
+        write_sums(folder, MODEL_FILES)
     return difference
 
 

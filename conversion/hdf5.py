@@ -1,7 +1,9 @@
 """Reading and writing the hdf5 files of a checkpoint.
 
 An hdf5 file is like a file system: it has nested groups, links, and arrays in compressed chunks. Only arrays in the
-file itself are read.
+file itself are read. HDF5 gives place to numbers when they are written, and reads numbers without a place as zeros, so
+an array must have a place for all of its numbers. Not seen here: an array whose place was made at once, and never
+filled; `import_arrays` refuses matrices that have only zeros.
 """
 
 import math
@@ -25,19 +27,25 @@ def read_hdf5(path: Path) -> dict[str, np.ndarray]:
     """Reads every array of an hdf5 file by its full name."""
     with reading(path), h5py.File(path, "r") as file:
         items = dict(_datasets(file, "", {h5py.h5o.get_info(file.id).addr}))
-        unpacked = 0
-        for name, item in items.items():
-            require(item.dtype.kind in "fiu", path, name, "an array of float32 numbers", item.dtype)
-            require(not (item.external or item.is_virtual), path, name, "in the file itself", "a place in another")
-            if item.chunks is None:
-                unpacked += item.nbytes
-            else:  # h5py reads a missing chunk as zeros
-                stored = item.id.get_num_chunks()
-                needed = math.prod(-(-length // width) for length, width in zip(item.shape, item.chunks, strict=True))
-                require(stored == needed, path, name, f"in {needed:,} chunks", stored)
-                unpacked += stored * math.prod(item.chunks) * item.dtype.itemsize
-        check_unpacked(unpacked, path)
+        check_unpacked(sum(_stored_bytes(item, path, name) for name, item in items.items()), path)
         return {name: np.asarray(item[()]) for name, item in items.items()}
+
+
+def _stored_bytes(item: h5py.Dataset, path: Path, name: str) -> int:
+    """Checks that all numbers of an array are in the file, and returns the bytes that they take in memory."""
+    require(item.dtype.kind in "fiu", path, name, "an array of float32 numbers", item.dtype)
+    require(item.shape is not None, path, name, "an array of float32 numbers", "no shape")
+    require(not (item.external or item.is_virtual), path, name, "in the file itself", "a place in another")
+    advice = "Its numbers were never written or are lost, and would be read as zeros: get the file again."
+    if item.chunks is None:
+        size = item.size * item.id.get_type().get_size()
+        stored = item.id.get_storage_size()
+        require(stored == size, path, name, f"written, in {size:,} bytes", f"{stored:,}", advice)
+        return item.nbytes
+    stored = item.id.get_num_chunks()
+    needed = math.prod(-(-length // width) for length, width in zip(item.shape, item.chunks, strict=True))
+    require(stored == needed, path, name, f"in {needed:,} chunks", f"{stored:,}", advice)
+    return stored * math.prod(item.chunks) * item.dtype.itemsize
 
 
 def write_hdf5(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

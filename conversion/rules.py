@@ -95,8 +95,8 @@ def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where
         our tensors by name, C-contiguous float32; other float types are cast, as AllenNLP's reader does.
 
     Raises:
-        ConversionError: if an array is missing, unknown or of a wrong shape, or if its values are not finite floats;
-            the message lists all faults.
+        ConversionError: if an array is missing, unknown or of a wrong shape, if its values are not finite floats, or if
+            a matrix has only zeros; the message lists all faults.
     """
     rules = list(rules)
     known = {rule.source for rule in rules}
@@ -151,4 +151,7 @@ def _faults_of(rule: Rule, array: np.ndarray) -> list[str]:
         is_finite = np.isfinite(array.astype(np.float32, copy=False)).all()
     if not is_finite:
         return [f"values: `{rule.source}` holds NaN or infinite numbers"]
+    # A bias may be zero; a matrix of zeros is what a file without its numbers gives.
+    if array.ndim > 1 and array.size > 0 and not array.any():
+        return [f"values: `{rule.source}` holds only zeros, as if it had never been filled"]
     return []

@@ -1,12 +1,15 @@
 """Torch's files (`.pkl`, `.th`, `.pt`, `.pth`): tensors by name, or a matrix; torch reads them without running code.
 
 torch.save writes a pickle that describes tensors, and their numbers. The newer form of such a file is a zip file, which
-has checksums and can be mapped into memory.
+has checksums and can be mapped into memory. The pickle says where a tensor's numbers begin and how many there are, and
+torch does not compare this with the file's members: of a member that is too short, it would take the bytes behind it.
 """
 
 import re
 import zipfile
-from pathlib import Path
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -41,6 +44,7 @@ def read_state_dict(path: Path) -> dict[str, np.ndarray]:
         require(len(items) > 0 and not others, path, "", "a state dict, tensors by name", listed(others))
         # Strides of 0 let a tensor of any size repeat a few stored numbers.
         check_unpacked(sum(tensor.nbytes for _, tensor in items), path)
+        _check_members(path, [tensor for _, tensor in items])
         return {
             name: (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy(force=True)
             for name, tensor in items
@@ -54,6 +58,8 @@ def read_matrix(path: Path) -> np.ndarray:
         is_array = isinstance(loaded, Tensor | np.ndarray)
         require(is_array, path, "", "one matrix by torch.save, of NumPy or torch", type(loaded).__name__)
         check_unpacked(loaded.nbytes, path)
+        if isinstance(loaded, Tensor):
+            _check_members(path, [loaded])
         return torch.as_tensor(loaded).double().numpy(force=True)
 
 
@@ -62,7 +68,9 @@ def _load(path: Path) -> Any:
     if is_zip:
         with open_zip(path) as archive:
             damaged = archive.testzip()
+            packed = [member.filename for member in archive.filelist if member.compress_type != zipfile.ZIP_STORED]
         require(damaged is None, path, damaged or "", "as its checksum says", "other bytes")
+        require(not packed, path, "", "not compressed, as torch.save writes it", listed(packed))
     try:
         return torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except Exception as error:  # torch's own message recommends running the code in the file
@@ -75,3 +83,18 @@ def _load(path: Path) -> Any:
         )
         advice = to_weights if foreign else "It may be damaged: get the file again."
         raise ConversionError(f"{path} must be {expected}, found {shortened(found)}. {advice}") from error
+
+
+def _check_members(path: Path, tensors: Iterable[Tensor]) -> None:
+    """Checks that a zip file has a member for the numbers of each tensor, with as many bytes as torch took."""
+    if not zipfile.is_zipfile(path):  # the older form is read number by number
+        return
+    with zipfile.ZipFile(path) as archive:
+        members = Counter(
+            member.file_size for member in archive.filelist if PurePosixPath(member.filename).parent.name == "data"
+        )
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+    storages.pop(0, None)  # of tensors without numbers
+    lacking = Counter(storages.values()) - members
+    found = f"no member of {listed(sorted(lacking))} bytes"
+    require(not lacking, path, "", "a file with all numbers of its tensors", found, "Get the file again.")

@@ -1,5 +1,6 @@
 """The commands about saved models: `elmo-hf info`, `elmo-hf card`, `elmo-hf export` and `elmo-hf push`."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,16 @@ from ..text.escapes import printable
 from .arguments import Language, Licence, Model, SourceOfWeights
 from .errors import counted, say, say_table
 
+# The faults that one line names.
+MOST_FAULTS = 9
+
 Folder = Annotated[Path, Argument(metavar="FOLDER", help="A folder that `elmo-hf convert` or Python saved.")]
+
+
+def some_of(faults: Sequence[str]) -> str:
+    """The first faults, and how many there are beside them."""
+    named = "; ".join(faults[:MOST_FAULTS])
+    return named if len(faults) <= MOST_FAULTS else f"{named}; and {len(faults) - MOST_FAULTS:,} more"
 
 
 def info(model: Model) -> None:
@@ -23,21 +33,37 @@ def info(model: Model) -> None:
     say_table(describe(model))
 
 
-def check(folder: Annotated[Path, Argument(metavar="FOLDER", help="A model, checkpoint, download or shards.")]) -> None:
+def check(
+    folder: Annotated[
+        str,
+        Argument(metavar="FOLDER", help="A model, run, checkpoint, download or shards, also in a store (s3://...)."),
+    ],
+) -> None:
     """Check that the files of FOLDER are as they were written.
 
-    The weights of a model, and all files of a checkpoint or a download, have their checksums in SHA256SUMS, which
-    `sha256sum -c` can read. The shards of `elmo-hf embed` have theirs in `_index/`.
+    Each file that decides the numbers of a model, and all files of a checkpoint or a download, have their checksums in
+    SHA256SUMS, which `sha256sum -c` can read. The shards of `elmo-hf embed` have theirs in `_index.jsonl`, and that
+    file in `_index/SHA256SUMS`. A file that is missing, changed or not listed is named, and the exit code is then 1.
     """
-    from elmo_hf.disk.checksums import SUMS, changed_files
-    from elmo_hf.embedding.shards import JOB, damaged_shards
+    from elmo_hf.embedding.shard_files import compare_shards, holds_shards
+    from elmo_hf.embedding.stores import Folder as AnyFolder
+    from elmo_hf.embedding.stores import is_url
+    from elmo_hf.folder.listed_files import compare_with_list
 
-    if not any((folder / name).is_file() for name in (SUMS, JOB)):
-        raise ValueError(f"{folder} has neither {SUMS} nor {JOB}; FOLDER must be one that this package wrote.")
-    count, changed = damaged_shards(folder) if (folder / JOB).is_file() else changed_files(folder)
-    if changed:
-        raise ValueError(f"{folder}: changed or missing since they were written: {', '.join(changed)}.")
-    say(f"Checked {counted(count, 'file')} of {folder}: nothing changed since it was written.")
+    if not is_url(folder) and not Path(folder).is_dir():
+        raise ValueError(f"there is no folder {folder}; the files of a folder are compared, single files have no list.")
+    shards = AnyFolder(folder)
+    if holds_shards(shards):
+        comparison = compare_shards(shards)
+    elif is_url(folder):
+        raise ValueError(f"{folder} has no shards; a model in a store is compared after it was copied to this disk.")
+    else:
+        comparison = compare_with_list(Path(folder))
+    if comparison.faults:
+        raise ValueError(f"{folder} is not as it was written: {some_of(comparison.faults)}.")
+    say(f"Checked {counted(comparison.count, 'file')} of {folder}: nothing changed since it was written.")
+    for note in comparison.notes:
+        say(note)
 
 
 def env() -> None:

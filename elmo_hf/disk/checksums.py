@@ -1,7 +1,8 @@
 """SHA-256 of files, folders and models."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,51 +15,70 @@ if TYPE_CHECKING:
 SUMS = "SHA256SUMS"
 
 
-def write_sums(folder: Path, pattern: str = "*") -> None:
+@dataclass
+class Comparison:
+    """What a folder's files are, compared with its lists."""
+
+    count: int = 0  # the files that were compared
+    faults: list[str] = field(default_factory=list)  # what differs, each a sentence without a full stop
+    notes: list[str] = field(default_factory=list)  # sentences about what was not compared
+
+
+def write_sums(folder: Path, patterns: Sequence[str] = ("*",)) -> None:
     """Flushes the files of a folder to the disk, then writes the list of them, which marks the folder as complete.
 
     Args:
         folder: the folder.
-        pattern: the pattern of the names to list.
+        patterns: the patterns of the names to list.
     """
     sync(folder)
-    sums = _sums(folder, pattern)
+    sums = sum_lines(_digests(folder, patterns))
     partial = folder / f".{SUMS}.partial"
     partial.write_text(sums, encoding="utf-8")
     publish(partial, folder / SUMS)
 
 
 def sums_agree(folder: Path) -> bool:
-    """Whether a folder has exactly the files of its list, unchanged; a disk that cannot give their bytes has not.
+    """Whether a folder has exactly the files of its list, at least one, unchanged.
+
+    A disk that cannot give their bytes counts as a change.
 
     Raises:
         PermissionError: if this user may not read the files, which says nothing about them.
     """
     try:
-        return (folder / SUMS).read_text(encoding="utf-8") == _sums(folder)
+        listed = recorded_sums(folder)
+        return len(listed) > 0 and listed == _digests(folder)
     except PermissionError:
         raise
-    except (OSError, UnicodeDecodeError):
+    except OSError:
         return False
-
-
-def changed_files(folder: Path) -> tuple[int, list[str]]:
-    """How many files the list of a folder names, and which of them are missing or changed."""
-    listed, found = recorded_sums(folder), _sums(folder).splitlines()
-    return len(listed), [name for name, digest in listed.items() if f"{digest}  {name}" not in found]
 
 
 def recorded_sums(folder: Path) -> dict[str, str]:
     """The checksum of each file in the list of a folder, by the file's name; empty without a list."""
-    if not (folder / SUMS).is_file():
-        return {}
-    lines = (folder / SUMS).read_text(encoding="utf-8", errors="replace").splitlines()
+    return parse_sums((folder / SUMS).read_bytes()) if (folder / SUMS).is_file() else {}
+
+
+def parse_sums(content: bytes) -> dict[str, str]:
+    """The checksums in a list, by the names of files."""
+    lines = content.decode(errors="replace").splitlines()
     return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
 
 
-def _sums(folder: Path, pattern: str = "*") -> str:
-    files = sorted(path for path in folder.rglob(pattern) if path.is_file() and path != folder / SUMS)
-    return "".join(f"{sha256_of_file(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
+def sum_lines(digests: Mapping[str, str]) -> str:
+    """The list of some files, whose checksums stand by their names."""
+    return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
+
+
+def files_below(folder: Path, patterns: Sequence[str] = ("*",)) -> dict[str, Path]:
+    """The files in a folder and its folders whose names match, by their paths from the folder; without its list."""
+    paths = (path for pattern in patterns for path in folder.rglob(pattern) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path for path in paths if path != folder / SUMS}
+
+
+def _digests(folder: Path, patterns: Sequence[str] = ("*",)) -> dict[str, str]:
+    return {name: sha256_of_file(path) for name, path in files_below(folder, patterns).items()}
 
 
 def sha256_of_file(path: Path) -> str:

@@ -3,9 +3,10 @@
 A folder on a disk or in a store holds, for windows of consecutive sentences:
 
     part-00000.parquet        the vectors of the first window, and so on; or .safetensors, .npz, .hdf5
-    _index.jsonl              the documents and sentences in each shard; written last
     _job.json                 the model, tokenizer and settings that made the shards
     _index/part-00000.txt     the digest of job and sentences, checksum and size of a shard; written after the shard
+    _index.jsonl              the documents and sentences in each shard; written when all shards are there
+    _index/SHA256SUMS         the checksums of the files without vectors; written last
 
 For a single output file, the working folder `OUT.partial` has the same files, with smaller windows and shards
 `part-00000.chunk`; at the end they are joined in OUT, and the folder is removed.
@@ -23,22 +24,23 @@ A shard is whole if it has the size that its entry records, and on a disk also t
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-import google_crc32c
 import numpy as np
 from tqdm import tqdm
 
+from ..disk.checksums import sum_lines
 from ..disk.whole_files import leftover, named_if_full, only_writer, publish, refuse_existing
 from ..model.modeling_elmo import ElmoModel
 from ..text.sentences import Protein, Sentence, raw_texts, storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .input_documents import Documents, Window
 from .processes import Alone
+from .shard_files import INDEX, JOB, SHARD_SUMS, checksum_of, entry_name, name_in_list
 from .stores import Folder, is_url
 from .vector_files import WRITERS, Record, read_chunk, write_chunk
 from .window_vectors import BATCH_WORDS, Arrays, Selection, embed_window
@@ -50,12 +52,10 @@ logger = logging.getLogger(__name__)
 
 # Formats of shards.
 FORMATS = ("parquet", "safetensors", "npz", "hdf5")
-JOB, INDEX = "_job.json", "_index.jsonl"
 # The approximate bytes of a shard if words have 5 letters, and its most characters, which limit the work at risk.
 SHARD_BYTES, SHARD_CHARACTERS = 1 << 27, 1_000_000
 # The characters of a chunk, about 17,000 words of English.
 CHUNK_CHARACTERS = 100_000
-BLOCK = 1 << 22
 
 
 def is_folder(output: str) -> bool:
@@ -169,16 +169,6 @@ def embed_documents(
     return shards.num_sentences
 
 
-def damaged_shards(folder: Path) -> tuple[int, list[str]]:
-    """How many shards a folder on a disk has, and which of them are missing or changed."""
-    entries = sorted(folder.glob("_index/part-*.txt"))
-    suffix = f".{json.loads((folder / JOB).read_text(encoding='utf-8'))['format']}"
-    shards = {folder / f"{entry.stem}{suffix}": entry.read_text(encoding="ascii").split() for entry in entries}
-    return len(shards), [
-        path.name for path, (_, checksum, _) in shards.items() if not path.exists() or _checksum_of(path) != checksum
-    ]
-
-
 class Shards:
     """The shards of a folder and their entries; errors are those of `embed_documents`.
 
@@ -240,7 +230,7 @@ class Shards:
 
     def _has(self, number: int, digest: str) -> bool:
         """Whether a window's shard exists and is whole; prints a note if it is damaged."""
-        shard, entry = self._shard(number), _entry(number)
+        shard, entry = self._shard(number), entry_name(number)
         if shard not in self._sizes or entry not in self._sizes:
             return False
         checksum, size = self._facts(self._folder.read([entry])[0], number, digest)
@@ -279,36 +269,44 @@ class Shards:
         with self._folder.new(self._shard(window.number)) as path:
             WRITERS.get(self._suffix, write_chunk)(path, records)
             facts = window.digest, _checksum_of(path), str(path.stat().st_size)
-        with self._folder.new(_entry(window.number)) as path:
+        with self._folder.new(entry_name(window.number)) as path:
             path.write_text(" ".join(facts) + "\n", encoding="ascii")
 
     def finish(self) -> None:
-        """Writes `_index.jsonl`; or joins the shards in the single file, under another name until it is complete."""
+        """Writes the index and the checksums; or joins the shards in the single file, under another name at first."""
         known = {self._shard(number) for number in range(len(self._windows))}
         if beyond := sorted(name for name in self._sizes if name.startswith("part-") and name not in known):
             self._refuse(beyond[0])
         self._folder.remove_leftovers()
+        entries = self._folder.read([entry_name(number) for number in range(len(self._windows))])
         if self._file is not None and self._joined is not None and self._folder.disk is not None:
-            WRITERS[self._file.suffix.lower()](self._joined, self._records(self._folder.disk))
+            WRITERS[self._file.suffix.lower()](self._joined, self._records(self._folder.disk, entries))
             publish(self._joined, self._file)
             with leftover(self._folder.disk):
                 self._folder.disk.replace(self._joined)  # removed here, or by a later process if this one is killed
             return
-        content = "".join(self._index()).encode()
-        if INDEX not in self._sizes or self._folder.read([INDEX]) != [content]:
-            with self._folder.new(INDEX) as path:
+        content = {JOB: self._folder.read([JOB])[0], INDEX: "".join(self._index(entries)).encode()}
+        content |= {entry_name(number): entry for number, entry in enumerate(entries)}
+        self._renew(INDEX, content[INDEX])
+        digests = {name_in_list(name): hashlib.sha256(data).hexdigest() for name, data in content.items()}
+        self._renew(SHARD_SUMS, sum_lines(digests).encode())
+
+    def _renew(self, name: str, content: bytes) -> None:
+        """Writes a file unless it has this content."""
+        if name not in self._sizes or self._folder.read([name]) != [content]:
+            with self._folder.new(name) as path:
                 path.write_bytes(content)
 
-    def _records(self, disk: Path) -> Iterator[Record]:
+    def _records(self, disk: Path, entries: Sequence[bytes]) -> Iterator[Record]:
         """All sentences."""
-        for number, _ in enumerate(self._checksums()):
+        for number, _ in enumerate(self._checksums(entries)):
             _, first, spans = self._windows[number]
             lines = ((document, index + row) for document, index, rows in spans for row in range(rows))
             yield from read_chunk(disk / self._shard(number), first, lines)
 
-    def _index(self) -> Iterator[str]:
+    def _index(self, entries: Sequence[bytes]) -> Iterator[str]:
         """A line for each document, or part of a document, in each shard."""
-        for number, checksum in enumerate(self._checksums()):
+        for number, checksum in enumerate(self._checksums(entries)):
             _, first, spans = self._windows[number]
             row = 0
             for document, index, rows in spans:
@@ -316,9 +314,8 @@ class Shards:
                 yield json.dumps(line | {"number": first + row, "checksum": checksum}) + "\n"
                 row += rows
 
-    def _checksums(self) -> Iterator[str]:
-        """The checksum of each shard, whether this process, another one or an earlier run wrote it."""
-        entries = self._folder.read([_entry(number) for number in range(len(self._windows))])
+    def _checksums(self, entries: Sequence[bytes]) -> Iterator[str]:
+        """The checksum of each shard, whether this process, another one or an earlier run wrote its entry."""
         for number, (entry, (digest, _, _)) in enumerate(zip(entries, self._windows, strict=True)):
             checksum, _ = self._facts(entry, number, digest)
             shard = f"{self._folder.name}/{self._shard(number)}"
@@ -351,10 +348,6 @@ def _shown(sentence: Sentence) -> str:
     return sentence if isinstance(sentence, str) else " ".join(sentence)
 
 
-def _entry(number: int) -> str:
-    return f"_index/part-{number:05d}.txt"
-
-
 def _spans(window: Window) -> list[list[Any]]:
     """For each document in a window: its name, its first sentence there, and the number of sentences."""
     parts = ([*lines] for _, lines in groupby(window.lines, key=lambda line: line[0]))
@@ -363,8 +356,5 @@ def _spans(window: Window) -> list[list[Any]]:
 
 def _checksum_of(path: Path) -> str:
     """The CRC-32C of a file in hexadecimal."""
-    checksum = google_crc32c.Checksum()
     with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            checksum.update(block)
-    return checksum.hexdigest().decode()
+        return checksum_of(file)

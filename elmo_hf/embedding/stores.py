@@ -12,7 +12,7 @@ from glob import has_magic
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
@@ -80,6 +80,10 @@ class Folder:
         """The contents of files, in the order of their names."""
         found = self._store.cat([f"{self._root}/{name}" for name in names]) if names else {}
         return [found[f"{self._root}/{name}"] for name in names]
+
+    def open(self, name: str) -> BinaryIO:
+        """Opens a file to read its bytes."""
+        return self._store.open(f"{self._root}/{name}", "rb")
 
     @contextmanager
     def new(self, name: str) -> Iterator[Path]:

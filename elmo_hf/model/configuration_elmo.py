@@ -13,6 +13,7 @@ projection exists (`char_projection`, `cell_projection`); bilm-tf infers this fr
 the 1.0 that TensorFlow adds to the forget gate at run time is `forget_bias`, so weights stay bit-exact.
 """
 
+import contextlib
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -330,7 +331,12 @@ class ElmoConfig(PreTrainedConfig):
 
 
 def save_code(saved: Any, folder: str | os.PathLike) -> None:
-    """Writes this package's code into `folder`, in which `saved` (a config, model or tokenizer) is being saved."""
+    """Writes this package's code into `folder`, in which `saved` (a config, model or tokenizer) is being saved.
+
+    Checksums of files that were in the folder before would be wrong afterwards, so their list is removed.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(os.path.join(folder, "SHA256SUMS"))
     # Of a class from a folder, transformers itself copies that folder's code.
     if IN_PACKAGE:
         # Imported by name, because a saved folder holds this function without that module.

@@ -6,16 +6,17 @@ installed, and missing weights would be random numbers. Other files in the folde
 the Hub has.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi, constants
 
-from ..disk.checksums import SUMS
+from ..disk.checksums import SUMS, recorded_sums, sha256_of_file, sum_lines
+from ..folder.listed_files import MODEL_FILES, WEIGHTS, is_of_model
 from ..folder.loading import load_complete
 from ..folder.saved_json import naming
-from ..hub_code import SENTENCE_FILES, generated_files
+from ..hub_code import generated_files
 from .model_card import loading_line
 from .model_info import look_at, new_card
 from .saved_card import CARD, is_draft, named_card
@@ -23,13 +24,7 @@ from .saved_card import CARD, is_draft, named_card
 # The files that a folder needs besides its weights.
 NEEDED = ("config.json", "tokenizer_config.json", CARD, *generated_files())
 # The files that are sent: also weights, further files of the tokenizer, pictures, and the scores of a run.
-SENT = (
-    *NEEDED,
-    *SENTENCE_FILES,
-    *("*.safetensors", "model.safetensors.index.json", SUMS, "tokenizer.json", "special_tokens_map.json"),
-    *("added_tokens.json", "words.txt", "vector_words.txt", "vocab.txt", "*.jinja"),
-    *("*.png", "*.jpg", "*.jpeg", "*.svg", "*results.json", "log.json"),
-)
+SENT = (*NEEDED, *MODEL_FILES, SUMS, "*.jinja", "*.png", "*.jpg", "*.jpeg", "*.svg", "*results.json", "log.json")
 ADVICE = (
     "The Hub has the whole commit or nothing of it. Run the same command again, as a user with write access (`hf auth "
     "login`); large files that arrived are not sent twice. The reason"
@@ -41,7 +36,8 @@ def push_folder(
 ) -> tuple[CommitInfo, list[str], str]:
     """Sends the files of a model to a Hub repository in one commit; the repository is created if needed.
 
-    The card is sent under the repository's name; the card in the folder does not change.
+    The card is sent under the repository's name; the card in the folder does not change. `SHA256SUMS` is made for what
+    is sent, because code and settings may have been edited.
 
     Args:
         folder: a complete model folder, as `elmo-hf convert` writes.
@@ -53,7 +49,8 @@ def push_folder(
         the commit, the names that were left out, and a line of Python that loads the model.
 
     Raises:
-        ValueError: if the folder is incomplete, a pattern fits no file, or the name is illegal; nothing is sent then.
+        ValueError: if the folder is incomplete, its weights differ from its `SHA256SUMS`, a pattern fits no file, or
+            the name is illegal; nothing is sent then.
             Also if the Hub refuses the token or is out of reach, or if an upload breaks off.
     """
     needed = {*NEEDED, *(path.name for path in folder.glob("*.safetensors"))}
@@ -67,6 +64,7 @@ def push_folder(
     model = look_at(folder)
     load_complete(folder, model.model_class)
     files, left_out = chosen_files(folder, include)
+    sums = sums_to_send(folder, files)
     api = HfApi()
     with naming(f"pushing to {name} at {constants.ENDPOINT} failed. {ADVICE}"):
         repository = api.create_repo(name, private=private or None, exist_ok=True).repo_id
@@ -74,9 +72,23 @@ def push_folder(
             card = new_card(folder, {}, repository)
         else:
             card = named_card((folder / CARD).read_text(encoding="utf-8"), repository)
-        added = [CommitOperationAdd(file, card.encode() if file == CARD else folder / file) for file in files]
+        contents = {name: folder / name for name in files} | {CARD: card.encode(), SUMS: sums.encode()}
+        added = [CommitOperationAdd(name, content) for name, content in sorted(contents.items())]
         commit = api.create_commit(repository, added, commit_message="Upload ELMo model")
     return commit, left_out, loading_line(repository, model.config, model.auto_class, commit.oid)
+
+
+def sums_to_send(folder: Path, files: Iterable[str]) -> str:
+    """The list of checksums of the files that are sent and decide the model's numbers; changed weights are refused."""
+    digests = {name: sha256_of_file(folder / name) for name in files if is_of_model(name)}
+    recorded = recorded_sums(folder)
+    changed = [name for name in recorded if is_of_model(name, (WEIGHTS,)) and recorded[name] != digests.get(name)]
+    if changed:
+        raise ValueError(
+            f"{folder} must have the weights of its {SUMS}, found {', '.join(changed)} missing or changed, so they may "
+            f"be damaged. If you changed them yourself, delete {folder / SUMS}."
+        )
+    return sum_lines(digests)
 
 
 def chosen_files(folder: Path, include: Sequence[str]) -> tuple[list[str], list[str]]:

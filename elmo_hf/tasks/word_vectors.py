@@ -83,17 +83,20 @@ class WordVectors:
             trainable: whether the vectors are trained with the task.
 
         Raises:
-            ValueError: if a line is not a word with the finite numbers of a vector; the message names file and line.
+            ValueError: if a line is not a word with the finite numbers of a vector, or the file has fewer words than
+                word2vec's first line says; the message names file and line.
             OSError: if the file cannot be opened.
         """
         forms = (form for word in words or () for form in (word, word.lower()))
         wanted = None if words is None else {*forms, *UNKNOWN_NAMES}
         kept: dict[str, np.ndarray] = {}
         size = 0
+        num_announced = num_words = 0
         for number, line in enumerate(read_lines(Path(path)), start=1):
             if number == 1 and (header := HEADER.fullmatch(line)):
-                size = int(header[2])
+                num_announced, size = int(header[1]), int(header[2])
                 continue
+            num_words += 1
             # Blanks only: GloVe has words with other white space in them.
             columns = line.rstrip(" \r\n").split(" ")
             size = size or len(columns) - 1
@@ -106,6 +109,11 @@ class WordVectors:
                 )
             if vector is not None:
                 kept[word] = vector
+        if num_words < num_announced:
+            raise ValueError(
+                f"{path} must have the {num_announced:,} words that its line 1 says, found {num_words:,}; it seems to "
+                "be cut: get it again."
+            )
         unknown = next((kept.pop(name) for name in UNKNOWN_NAMES if name in kept), None)
         words = [*SPECIAL_WORDS, *kept]
         vectors = cls(words, size, trainable, torch.zeros(len(words) + 1, size))

@@ -21,6 +21,7 @@ from transformers import ProgressCallback, TrainerCallback
 
 from ..disk.checksums import write_sums
 from ..disk.whole_files import named_if_full, new_file, only_writer, publish
+from ..folder.listed_files import MODEL_FILES
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import check_vocabulary
@@ -138,7 +139,7 @@ def pretrain(
             trainer.create_model_card(model_name=output.resolve().name, finetuned_from=start)
             trainer.model.save_pretrained(partial)
             tokenizer.save_pretrained(partial)
-            write_sums(partial, "*.safetensors")
+            write_sums(partial, MODEL_FILES)
             # The file that marks the model as finished comes last.
             for path in sorted(partial.glob("[!.]*"), key=lambda path: path.name == "config.json"):
                 publish(path, output / path.name)

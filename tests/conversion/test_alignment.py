@@ -72,6 +72,7 @@ REFUSED = {
     "another size": (BASE, matrix(0, 15), "1", "16 x 16"),
     "no matrix": (BASE, {"a": torch.ones(SIZE, SIZE)}, "1", "dict"),
     "not finite": (BASE, np.full((SIZE, SIZE), np.nan), "1", "finite"),
+    "only zeros": (BASE, np.zeros((SIZE, SIZE)), "1", "not all zeros"),
     "objects": (BASE, np.array([[Path("x")]]), "1", "m.pth"),
     "no such layer": (BASE, matrix(0), "3", "0 to 2"),
     "a softmax": (TINY_LM, matrix(0), "1", "softmax"),

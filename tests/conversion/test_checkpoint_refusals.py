@@ -73,7 +73,10 @@ OPTIONS_FILES: Rows = {
 }
 
 
-def hdf5(write: Callable[[h5py.File], object], name: str = "char_embed") -> Maker:
+Writer = Callable[[h5py.File], object]
+
+
+def hdf5(write: Writer, name: str = "char_embed") -> Maker:
     """The golden case, whose weights have what a function writes in the place of an array."""
 
     def make(folder: Path) -> Path:
@@ -104,6 +107,23 @@ def linked(file: h5py.File) -> None:
     file["char_embed"] = h5py.ExternalLink(BASE / "weights.hdf5", "char_embed")
 
 
+def never_written(shape: tuple[int, ...] = (261, 4), name: str = "char_embed", **settings: Any) -> Writer:
+    return lambda file: file.create_dataset(name, shape, np.float32, **settings)
+
+
+def first_chunk(file: h5py.File) -> None:
+    file.create_dataset("char_embed", (261, 4), np.float32, chunks=(2, 4))[:2] = 1
+
+
+def place_of_zeros(file: h5py.File) -> None:
+    """An array that had its place at once, and no numbers."""
+    settings = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    settings.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+    settings.set_fill_time(h5py.h5d.FILL_TIME_ALLOC)
+    space = h5py.h5s.create_simple((261, 4))
+    h5py.h5d.create(file.id, b"char_embed", h5py.h5t.NATIVE_FLOAT, space, dcpl=settings)
+
+
 HDF5: Rows = {
     "fewer layers": (files({"options.json": options("lstm.n_layers", 1)}, NLPL), "model.hdf5", "Cell1/LSTMCell/B"),
     "array missing": (hdf5(lambda file: None, f"{CELL}/B"), "weights.hdf5", f"{CELL}/B", "(128,)"),
@@ -122,7 +142,13 @@ HDF5: Rows = {
     "no shape": (hdf5(lambda file: file.create_dataset("char_embed", data=h5py.Empty("f"))), "char_embed"),
     "lost chunks": (hdf5(HOSTILE_DATASETS["many_chunks"]), "weights.hdf5", "char_embed", "chunks"),
     "lost chunks, enormous": (hdf5(HOSTILE_DATASETS["overflowing_shape"]), "weights.hdf5", "char_embed", "chunks"),
-    "never written": (hdf5(HOSTILE_DATASETS["never_written"]), "weights.hdf5", UNPACKED),
+    "a lost chunk": (hdf5(first_chunk), "weights.hdf5", "char_embed", "in 131 chunks, found 1"),
+    "never written": (hdf5(never_written()), "weights.hdf5", "char_embed", "written, in 4,176 bytes, found 0"),
+    "never written, with a fill value": (hdf5(never_written(fillvalue=0.5)), "weights.hdf5", "char_embed", "written"),
+    "never written, in chunks": (hdf5(never_written(chunks=(261, 4))), "weights.hdf5", "char_embed", "in 1 chunks"),
+    "never written, a bias": (hdf5(never_written((128,), f"{CELL}/B"), f"{CELL}/B"), "weights.hdf5", f"{CELL}/B"),
+    "never written, enormous": (hdf5(HOSTILE_DATASETS["never_written"]), "weights.hdf5", "char_embed", "written"),
+    "never filled": (hdf5(place_of_zeros), "weights.hdf5", "char_embed", "only zeros"),
     "a large chunk": (hdf5(HOSTILE_DATASETS["one_large_chunk"]), "weights.hdf5", UNPACKED),
     "a chunk longer than it says": (hdf5(HOSTILE_DATASETS["chunk_longer_than_said"]), "weights.hdf5"),
     "nested groups": (hdf5(HOSTILE_DATASETS["nested_groups"]), "weights.hdf5"),

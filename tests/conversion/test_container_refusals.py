@@ -169,6 +169,18 @@ ARCHIVES |= {
     "checksum": (checksum, "model.tar.gz"),
 }
 
+
+def with_member(content: bytes, number: bytes, compression: int = zipfile.ZIP_STORED) -> bytes:
+    """A file of torch in which the first tensor has other numbers, as its checksum says."""
+    changed = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(changed, "w", compression) as new:
+        for member in old.filelist:
+            is_first = member.filename.endswith("/data/0")
+            new.writestr(member.filename, number if is_first else old.read(member.filename))
+    return changed.getvalue()
+
+
+STATE = state_bytes(golden_state(CASE), as_zip=True)
 BIAS = f"{PREFIX}_elmo_lstm._token_embedder._projection.bias"
 TORCH: Rows = {
     name: (files({"task.th": content}, given="task.th"), "task.th", *names)
@@ -184,6 +196,10 @@ TORCH: Rows = {
             state_bytes({"w": torch.full((9,), 2.5)}, as_zip=True).replace(b"\0\0 @", b"\0\0\x30@", 1),
             "as its checksum says",
         ),
+        "a member that is short": (with_member(STATE, bytes(8)), "all numbers of its tensors"),
+        "a member that is empty": (with_member(STATE, b""), "all numbers of its tensors"),
+        "compressed members": (with_member(STATE, bytes(8), zipfile.ZIP_DEFLATED), "not compressed"),
+        "without numbers": (state_bytes({"w": torch.empty(3, 3, device="meta")}, as_zip=True),),
         "without end": (state_bytes({"w": torch.ones(1, 1).expand(1 << 20, 1 << 20)}), "4,398,046,511,104"),
         "zip of zeros": (write_zip(io.BytesIO(), {"a/data.pkl": ZEROS}).getvalue(), UNPACKED),
     }.items()

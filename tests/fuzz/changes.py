@@ -73,9 +73,9 @@ def change_hdf5(content: bytes, dice: Dice) -> bytes:
     array = arrays[name]
     with h5py.File(file_bytes, "r+") as file:
         kind = dice.choose(
-            *("stored", "text", "group", "attribute", "link", "external", "virtual", "hostile", "hostile")
+            *("stored", "text", "group", "attribute", "link", "external", "virtual", "unwritten", "hostile", "hostile")
         )
-        if kind in ("stored", "text", "external", "virtual"):
+        if kind in ("stored", "text", "external", "virtual", "unwritten"):
             del file[name]
         if kind == "stored":
             options: dict[str, Any] = dice.choice([{"compression": "gzip"}, {"shuffle": True}, {"fletcher32": True}])
@@ -91,6 +91,8 @@ def change_hdf5(content: bytes, dice: Dice) -> bytes:
             file["loop"] = dice.choice([h5py.SoftLink(target), h5py.ExternalLink("/etc/passwd", target)])
         elif kind == "external":
             file.create_dataset(name, array.shape, array.dtype, external=[("/etc/passwd", 0, array.nbytes)])
+        elif kind == "unwritten":
+            file.create_dataset(name, array.shape, array.dtype)
         elif kind == "virtual":
             layout = h5py.VirtualLayout(array.shape, array.dtype)
             layout[...] = h5py.VirtualSource("outside.hdf5", name, array.shape)

@@ -68,12 +68,17 @@ def run_online(code: str, hub: LoopbackHub, home: Path, *arguments: object, **va
 
 
 def read_datasets(path: Path) -> Arrays:
-    """Every dataset of an hdf5 file, read without the package."""
+    """Every dataset of an hdf5 file, read without the package; one that was never written raises ValueError."""
     datasets: Arrays = {}
+
+    def read(name: str, item: h5py.Dataset | h5py.Group) -> None:
+        if isinstance(item, h5py.Dataset):
+            if item.size and not item.id.get_storage_size():
+                raise ValueError(f"{name} was never written")
+            datasets[name] = item[()]
+
     with h5py.File(path, "r") as file:
-        file.visititems(
-            lambda name, item: datasets.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None
-        )
+        file.visititems(read)
     return datasets
 
 

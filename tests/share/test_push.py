@@ -20,6 +20,7 @@ from task_training import make_trainer
 from tiny_lm import tiny_lm
 from transformers import Trainer
 
+from elmo_hf.folder.listed_files import compare_with_list
 from elmo_hf.share.training_card import ElmoTrainer
 
 
@@ -100,6 +101,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], object], tuple[str, ...], str]] = {
     "a large field": (fields("tokenizer_config.json", max_word_length=10**6), (), "max_word_length"),
     "a weight": (weights(lambda each: each.popitem()), (), "random"),
     "a weight of a head": (headless, (), "`classifier.bias`"),
+    "other weights": (weights(lambda each: next(iter(each.values())).add_(1)), (), "SHA256SUMS, found model.saf"),
     "a link": (linked, (), "model.safetensors, as files and not as links"),
     "nothing to include": (lambda folder: None, ("--include", "*.md5"), "'*.md5'"),
 }
@@ -111,6 +113,21 @@ def test_a_folder_or_name_is_refused_before_anything_is_sent(case: str, online: 
     change(copied)
     assert_fails(run("push", copied, "org/elmo" if case in REFUSALS else case, *options), 1, word)
     assert online.asked == []
+
+
+def test_the_list_that_is_pushed_is_true_of_edited_files_and_of_a_folder_without_a_list(
+    online: LoopbackHub, copied: Path
+) -> None:
+    (copied / "modeling_elmo.py").write_text("# mine\n" + (copied / "modeling_elmo.py").read_text(encoding="utf-8"))
+    output_of("push", copied, "org/edited")
+    (copied / "SHA256SUMS").unlink()
+    output_of("push", copied, "org/saved")
+    for name in ("org/edited", "org/saved"):
+        pushed = copied.parent / name
+        for file, content in online.files(name).items():
+            (pushed / file).parent.mkdir(parents=True, exist_ok=True)
+            (pushed / file).write_bytes(content)
+        assert compare_with_list(pushed).faults == []
 
 
 # By the name of the repository: a model, the dataset of a task, the Auto class that loads it, and its labels.

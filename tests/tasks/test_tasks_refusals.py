@@ -85,6 +85,7 @@ def test_what_is_refused_is_named(word: str) -> None:
         (b"the\n", "line 1: expected a word and some"),
         (b"a 1 2\nb 1\n", "line 2: expected a word and 2 finite numbers, found 'b 1"),
         (b"a 1\nb nan\n", "line 2: expected"),
+        (b"3 2\na 1 2\nb 1 2\n", "must have the 3 words that its line 1 says, found 2"),
         (b"a 1\n\xff 1\n", "line 2: not UTF-8 (byte 0xff)."),
         (b"PK\x03\x04\0\0", "the character 0"),
     ],
