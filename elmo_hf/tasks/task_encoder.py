@@ -32,6 +32,11 @@ class LSTM(nn.LSTM):
     @torch.compiler.disable
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps `(N, W, input_size)` to `(N, W, S)`; in a graph that is being exported, word by word."""
+        device = inputs.device.type
+        if torch.is_autocast_enabled(device):
+            # Autocast's own cast comes too late: torch has chosen oneDNN for float32 then, whose LSTM fails in bfloat16
+            # on a processor that does not multiply it.
+            inputs = inputs.to(torch.get_autocast_dtype(device))
         weights = [weight.to(inputs.dtype) for weight in self.all_weights[0]]
         zeros, has_gradient = inputs.new_zeros(inputs.shape[0], self.hidden_size), torch.is_grad_enabled()
         if not is_exporting():  # cuDNN computes a gradient only with this flag
