@@ -72,7 +72,7 @@ def open_source(path: Path, place: Path | None = None) -> Iterator[Source]:
                 folder = entries[0]
             yield Source(path, files_in(folder, "**/*"), is_archive=True)
         except BaseException:
-            # The user sees the error that came first. TemporaryDirectory recurses without end where nothing can be removed.
+            # The user sees the first error. TemporaryDirectory recurses without end where nothing can be removed.
             shutil.rmtree(temporary, ignore_errors=True)
             raise
         shutil.rmtree(temporary)  # an output folder is not published with the unpacked files in it
