@@ -71,8 +71,11 @@ def open_source(path: Path, place: Path | None = None) -> Iterator[Source]:
             while len(entries := [*folder.iterdir()]) == 1 and entries[0].is_dir():
                 folder = entries[0]
             yield Source(path, files_in(folder, "**/*"), is_archive=True)
-        finally:  # TemporaryDirectory recurses without end where nothing may be removed
+        except BaseException:
+            # The user sees the first error. TemporaryDirectory recurses without end where nothing can be removed.
             shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        shutil.rmtree(temporary)  # an output folder is not published with the unpacked files in it
     else:
         yield Source(path, {path.name: path})
 

@@ -48,10 +48,14 @@ def test_a_comparison_holds_the_nearest_words_of_every_view(name: str, weights: 
     cosines = torch.cosine_similarity(mixed[0][:, 2:3], mixed[1], dim=-1)
     torch.testing.assert_close(torch.from_numpy(found.similarities), cosines[:, found.words], atol=1e-5, rtol=0)
     assert (np.diff(found.similarities[-1]) <= 0).all()
-    best = cosines.topk(computing.NUM_NEAREST).indices
-    assert {*best[1:].flatten().tolist()} <= {*found.words}
-    for near, row in zip(found.is_near[1:], best[1:].tolist(), strict=True):
-        assert {word for word, is_near in zip(found.words, near, strict=True) if is_near} == {*row}
+    least = cosines.topk(computing.NUM_NEAREST).values[:, -1:]
+    # Of words whose cosines differ by a rounding, either may be the nearer one.
+    must_be_near, may_be_near = cosines > least + 1e-5, cosines >= least - 1e-5
+    for view in range(1, len(cosines)):
+        near = {word for word, is_near in zip(found.words, found.is_near[view], strict=True) if is_near}
+        assert len(near) == computing.NUM_NEAREST
+        assert {*must_be_near[view].nonzero().flatten().tolist()} <= near
+        assert near <= {*may_be_near[view].nonzero().flatten().tolist()}
     words = computing.read_layers(name, tuple(computing.CORPUS))
     same = [place for place in range(len(words.places)) if words.word(place).casefold() == "left"]
     assert len({*same} & {*found.words}) == min(len(same), computing.NUM_SAME)

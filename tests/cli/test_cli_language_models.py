@@ -60,6 +60,7 @@ def test_a_new_model_reads_what_its_tokenizer_makes(name: str, fields: dict[str,
     assert model.elmo.boundaries(inputs).tolist() == [[True, False, False, True]]
 
 
+@pytest.mark.same_rounding
 def test_a_new_model_reads_the_letters_of_its_vocabulary(tmp_path: Path) -> None:
     words, model = "राष्ट्रीय भाषा язык мы идём a".split(), tmp_path / "model"  # without ऋ and ъ
     sentences = [["мы", "ऋषि", "भाषा"], ["объём", "राष्ट्रीयकरण", "язык", "a"], ["идём", "राष्ट्रीय"]]
@@ -96,13 +97,13 @@ def test_pretrain_writes_a_whole_folder_and_the_perplexities_of_its_model(
     assert len([name for name in names if name.startswith("checkpoint-")]) == 2
     assert [name for name in names if name.endswith((".bin", ".pt", ".pth", ".partial"))] == []
     assert any(path.stat().st_size > 0 for path in (folder / "runs").rglob("events.out.tfevents.*"))
-    assert re.search(r"^held-out text: 9 sentences, [\d,]+ words, \d+\.\d\d% unknown\.$", printed, re.MULTILINE)
+    assert re.search(r"^held-out text: 7 sentences, [\d,]+ words, \d+\.\d\d% unknown\.$", printed, re.MULTILINE)
     log = json.loads((folder / "log.json").read_text())
     assert [entry["step"] for entry in log if "forward_loss" in entry] == [4, 8, 12, 16, 20]
     assert [entry["step"] for entry in log if "eval_carried_backward_perplexity" in entry] == [8, 16, 20]
     best = min((entry for entry in log if "eval_perplexity" in entry), key=lambda entry: entry["eval_perplexity"])
-    assert best["step"] == 16  # of 20, or the last perplexities would pass for the best
-    scored = output_of("score", folder, work / "held-out.txt")
+    assert best["step"] == 8  # of 20, or the last perplexities would pass for the best
+    scored = output_of("score", folder, work / "unexpected.txt")
     for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")):
         found = perplexities(printed, state)
         parts = ("forward_perplexity", "backward_perplexity", "perplexity")

@@ -1,7 +1,11 @@
 """Every packing of a checkpoint becomes the same folder: the witness's numbers, and the digest of what was given."""
 
+import errno
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +23,9 @@ from archives import (
 from checkpoints import BASE, SAVES, VOCABULARY, bits, converted, digested
 from hub_modules import LOGITS, SCALE, saved_by_tensorflow_2, variables_of, write_module
 from language_models import state_of
+
+from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.convert import convert_source
 
 Maker = Callable[[Path], Path]
 Files = dict[str, bytes]
@@ -115,3 +122,20 @@ def test_every_packing_becomes_the_same_model(name: str, tiny_folder: Path, tmp_
     if name == "a TensorFlow Hub module":
         mix = {"scalar_mixes.0.logits": LOGITS, "scalar_mixes.0.scale": np.array(SCALE)}
         assert first[0] == bits(state_of(tiny_folder) | mix)
+
+
+def test_a_folder_is_not_published_with_unpacked_files_that_cannot_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remove = shutil.rmtree
+
+    def fail_inside(path: str | Path, ignore_errors: bool = False, **options: Any) -> None:
+        if not Path(path).name.startswith("elmo-hf-"):
+            remove(path, ignore_errors, **options)
+        elif not ignore_errors:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(shutil, "rmtree", fail_inside)
+    with pytest.raises(OSError, match="Input/output error"):
+        convert_source(write_zip(tmp_path / "x.zip", NLPL), tmp_path / "out", Given())
+    assert [path.name for path in tmp_path.iterdir()] == ["x.zip"]

@@ -45,6 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.same_rounding
 @pytest.mark.parametrize(
     "name", ["whole", "resumed", "finished", "stream.hdf5", "whole.hdf5", "resumed.hdf5", "finished.hdf5"]
 )

@@ -16,7 +16,12 @@ from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.training.trainer import PretrainingArguments
 
 LETTERS = "abcdefghijklmnopqr"
-VOCABULARY = ["<S>", "</S>", "<UNK>", *(letter * (1 + index % 3) for index, letter in enumerate(LETTERS[:14]))]
+WORDS = [letter * (1 + index % 3) for index, letter in enumerate(LETTERS)]
+# Words of the softmax that no text of `make_sentences` has.
+NEVER_READ = ["s", "tt"]
+VOCABULARY = ["<S>", "</S>", "<UNK>", *NEVER_READ, *WORDS[:12]]
+# The longer a model with the full softmax trains, the worse it predicts this text.
+UNEXPECTED = [NEVER_READ * 4] * 6
 FIELDS: dict[str, Any] = TINY | {"lm_dropout": 0.0}
 ROWS, STEPS = 3, 5
 
@@ -24,9 +29,8 @@ ROWS, STEPS = 3, 5
 def make_sentences(num_sentences: int, seed: int = 1) -> list[list[str]]:
     """Sentences of 1 to 9 words, one of them longer than any window, some words outside the vocabulary."""
     generator = np.random.default_rng(seed)
-    words = [letter * (1 + index % 3) for index, letter in enumerate(LETTERS)]
     lengths = [23, *generator.integers(1, 10, size=num_sentences - 1).tolist()]
-    return [[words[k] for k in generator.integers(0, len(words), size=length)] for length in lengths]
+    return [[WORDS[k] for k in generator.integers(0, len(WORDS), size=length)] for length in lengths]
 
 
 def write_text(path: Path, sentences: list[list[str]]) -> Path:
@@ -69,9 +73,11 @@ SMALL = ("--rows", 3, "--unroll-steps", 5, "--seed", 4)
 
 
 def write_files(folder: Path, **fields: Any) -> Path:
-    """A text, a held-out text, a vocabulary and a config; returns the folder."""
+    """A text, a held-out text and an unexpected one, a vocabulary and a config; returns the folder."""
     write_text(folder / "corpus.txt", make_sentences(40))
-    write_text(folder / "held-out.txt", [*make_sentences(8, seed=2), [], ["<UNK>", "never", '"', "<S>"], []])
+    odd = [[], ["<UNK>", "never", '"', "<S>"], []]
+    write_text(folder / "held-out.txt", [*make_sentences(8, seed=2), *odd])
+    write_text(folder / "unexpected.txt", [*UNEXPECTED, *odd])
     defaults = {"lm_dropout": 0.2, "softmax": "full"}
     (folder / "config.json").write_text(json.dumps(FIELDS | defaults | fields))
     words_file(folder, VOCABULARY, "words.txt")

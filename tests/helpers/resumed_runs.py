@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 from elmo_hf.training.run import pretrain
 from elmo_hf.training.trainer import ElmoPretrainer
 
-# Two passes of 7 steps with checkpoints after steps 4, 8, 12 and 14; the newest and the best are kept.
+# Two passes of 7 steps with checkpoints after steps 4, 8, 12 and 14; the newest and the best, that of step 4, are kept.
 SETTINGS: dict[str, Any] = {
     "num_train_epochs": 2,
     "reset_probability": 0.4,
@@ -28,6 +28,22 @@ SETTINGS: dict[str, Any] = {
     "metric_for_best_model": "eval_perplexity",
     "greater_is_better": False,
 }
+BEST_STEP = 4
+
+
+class BestAfter(TrainerCallback):
+    """Gives every evaluation a perplexity that is lowest after one step.
+
+    Which of two checkpoints is better, of a model that has hardly learnt, would depend on roundings.
+    """
+
+    def __init__(self, best_step: int) -> None:
+        self.best_step = best_step
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **kwargs: Any) -> None:
+        if "eval_perplexity" in logs:
+            logs["eval_perplexity"] = 10.0 + abs(state.global_step - self.best_step)
+            state.log_history[-1]["eval_perplexity"] = logs["eval_perplexity"]
 
 
 class At(TrainerCallback):
@@ -47,17 +63,19 @@ def run(
     *,
     callbacks: Sequence[TrainerCallback] = (),
     num_sentences: int = 16,
-    held_out_seed: int = 9,  # a text that the model predicts better after step 4 than after step 8
+    held_out_seed: int = 9,
     lm_dropout: float = 0.3,
     vocabulary: list[str] = VOCABULARY,
     **settings: Any,
 ) -> ElmoPretrainer:
-    """Starts or resumes the run in `folder / "out"`, as a new process would."""
+    """Starts or resumes the run in `folder / "out"`, as a new process would; its best step is the fourth."""
     model = make_model(softmax="sampled", num_softmax_samples=4, lm_dropout=lm_dropout)
     corpora = make_corpus(num_sentences, 1, vocabulary), make_corpus(4, held_out_seed, vocabulary)
     args = make_arguments(folder / "out", **SETTINGS | settings)
     torch.manual_seed(random.randrange(1 << 30))
-    return pretrain(model, tokenizer_with(tuple(vocabulary)), *corpora, args, callbacks=callbacks)
+    return pretrain(
+        model, tokenizer_with(tuple(vocabulary)), *corpora, args, callbacks=[BestAfter(BEST_STEP), *callbacks]
+    )
 
 
 def interrupt(folder: Path, step: int, event: str = "on_step_begin", **settings: Any) -> None:

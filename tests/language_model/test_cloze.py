@@ -59,8 +59,10 @@ def test_distributions_are_those_of_each_side_read_alone_without_dropout(kind: s
         # Places count from either end, as in a list.
         for counted in (place, place - len(SENTENCE)):
             best = predict_words(model, tokenizer, SENTENCE, counted, top_k=99, direction=direction)
-            classes = [index for index in probabilities.argsort(descending=True).tolist() if index > 2]
-            assert [(each.word_class, each.word) for each in best] == [(index, WORDS[index]) for index in classes]
+            classes = [each.word_class for each in best]
+            assert sorted(classes) == [*range(3, len(WORDS))]
+            assert [each.word for each in best] == [WORDS[index] for index in classes]
+            assert [each.probability for each in best] == sorted((each.probability for each in best), reverse=True)
             for name, numbers in {"probability": probabilities, **alone}.items():
                 assert_close(torch.tensor([getattr(each, name) for each in best]), numbers[classes])
             assert "backward" in alone or {each.backward for each in best} == {None}

@@ -56,6 +56,7 @@ np.save("found.npy", [each.encode([sys.argv[2]])[0] for each in (model, again)])
 """
 
 
+@pytest.mark.same_rounding
 def test_the_folders_own_code_is_enough(folder: Path, tmp_path: Path) -> None:
     library()
     run_python(WITHOUT_THE_PACKAGE, tmp_path, folder, TEXTS[0])

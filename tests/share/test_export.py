@@ -68,6 +68,7 @@ def axes(path: Path) -> dict[str, list[Any]]:
     return {value.name: value.shape for value in (*session.get_inputs(), *session.get_outputs())}
 
 
+@pytest.mark.same_rounding
 def test_the_command_writes_a_graph_of_named_tensors(tmp_path: Path) -> None:
     difference, written = output_of("export", "tiny", tmp_path / "elmo.onnx").splitlines()
     ((number,),) = [re.findall(r"^Largest difference from the model, all outputs: (\S+) \(float32\)\.$", difference)]
@@ -107,6 +108,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
     return module, path, program
 
 
+@pytest.mark.same_rounding
 def test_a_graph_takes_a_state_and_gives_the_next(exported: Exported) -> None:
     module, path, _ = exported
     assert axes(path)["hidden"] == [2, "batch", 14]
@@ -116,6 +118,7 @@ def test_a_graph_takes_a_state_and_gives_the_next(exported: Exported) -> None:
     assert_gives_the_models_numbers(path, module.model, has_state=True)
 
 
+@pytest.mark.same_rounding
 @pytest.mark.slow
 def test_models_that_read_words_can_be_exported(tmp_path: Path) -> None:
     model = ElmoModel(word_config(num_hidden_layers=1))
@@ -123,6 +126,7 @@ def test_models_that_read_words_can_be_exported(tmp_path: Path) -> None:
     assert_gives_the_models_numbers(tmp_path / "elmo.onnx", model)
 
 
+@pytest.mark.same_rounding
 @pytest.mark.parametrize(
     ("task", "fields"),
     [
@@ -147,6 +151,7 @@ def test_models_for_a_task_can_be_exported(task: str, fields: dict[str, Any], tm
         assert_near(run_onnx(tmp_path / "task.onnx", inputs), {name: expected[name] for name in names})
 
 
+@pytest.mark.same_rounding
 def test_a_program_for_torch_runs_without_this_package_and_transformers(exported: Exported, tmp_path: Path) -> None:
     module, _, program = exported
     export_model(module, tmp_path / "elmo.pt2", program)
@@ -161,6 +166,7 @@ torch.save(dict(outputs), "outputs")
     assert_outputs_close(torch.load(tmp_path / "outputs", weights_only=True), outputs_of(module.model, inputs))
 
 
+@pytest.mark.same_rounding
 @pytest.mark.parametrize("change", [2e-3, float("nan")])
 def test_a_file_that_gives_other_numbers_is_not_kept(change: float, exported: Exported, tmp_path: Path) -> None:
     module, _, program = exported

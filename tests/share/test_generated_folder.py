@@ -39,6 +39,7 @@ def save(folder: Path, model: Any) -> Path:
     return folder / "model"
 
 
+@pytest.mark.same_rounding
 def test_every_class_and_golden_case_computes_the_same_without_the_package(tmp_path: Path) -> None:
     models: dict[str, Any] = {task: make_task_model(task, **LSTM) for task in TASKS}
     models["bilm"] = ElmoModel(ElmoConfig(**TINY | {"num_hidden_layers": 1, "representation_dropout": 0.0}))

@@ -63,6 +63,7 @@ np.savez(sys.argv[2], **arrays)
 """
 
 
+@pytest.mark.same_rounding
 def test_every_auto_class_and_pipeline_loads_what_was_pushed(online: LoopbackHub, tmp_path: Path) -> None:
     expected = {}
     for auto_class in sorted(AUTO_MAP.keys() - {"AutoConfig"}):

@@ -187,6 +187,14 @@ def test_the_tasks_lstm_is_torchs_over_packed_texts() -> None:
     assert_outputs_close(ours(inputs, mask), expected)
 
 
+def test_under_autocast_the_tasks_lstm_is_that_of_bfloat16_on_every_processor() -> None:
+    lstm, inputs = BiLSTM(5, 3), torch.randn(3, 4, 5)
+    mask = torch.ones(3, 4, dtype=torch.bool)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = lstm(inputs, mask)
+    assert_outputs_close(found, lstm.bfloat16()(inputs.bfloat16(), mask), 0)
+
+
 NAMES = ["layer_0", "layer_1", "layer_2", "scale"]
 
 
@@ -194,7 +202,9 @@ NAMES = ["layer_0", "layer_1", "layer_2", "scale"]
 def test_the_stock_trainer_fits_every_task(task: str, options: dict[str, Any], tmp_path: Path) -> None:
     model = make_task_model(task, representation_dropout=0.0, **LSTM)
     frozen = {name: p.clone() for name, p in model.named_parameters() if not p.requires_grad}
-    trainer = make_trainer(model, task, tmp_path, max_steps=30, learning_rate=0.1, logging_strategy="no", **options)
+    # Every step sees all three texts, so that the loss falls in every one, to less than a tenth of what is asked for.
+    settings = {"max_steps": 30, "learning_rate": 0.1, "per_device_train_batch_size": 3, "logging_strategy": "no"}
+    trainer = make_trainer(model, task, tmp_path, **settings, **options)
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
     assert trainer.evaluate()["eval_loss"] < 0.5 * before

@@ -18,7 +18,7 @@ import torch
 from checkpoints import bits
 from language_models import state_of
 from pretraining_runs import VOCABULARY
-from resumed_runs import At, interrupt, run
+from resumed_runs import BEST_STEP, At, interrupt, run
 
 from elmo_hf.disk.checksums import SUMS, write_sums
 from elmo_hf.training.interruption import StopSignals
@@ -104,14 +104,13 @@ def test_a_run_without_a_checkpoint_may_change_its_settings(undisturbed: Callabl
 def test_the_best_checkpoint_is_kept_over_stops_and_moves_of_the_folder(
     cut: tuple[int, str], undisturbed: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = {"learning_rate": 3.0}  # so high that the perplexity is lowest after step 4
-    interrupt(tmp_path / "cut", *cut, **settings)
+    interrupt(tmp_path / "cut", *cut)
     (tmp_path / "cut").rename(tmp_path / "moved")
     monkeypatch.chdir(tmp_path)
-    trainer = run(Path("moved"), **settings)
+    trainer = run(Path("moved"))
     kept = sorted(path.name for path in Path("moved/out").glob("checkpoint-*"))
-    assert (trainer.state.best_global_step, kept) == (4, ["checkpoint-14", "checkpoint-4"])
-    assert_same_run(tmp_path / "moved", undisturbed(**settings))
+    assert (trainer.state.best_global_step, kept) == (BEST_STEP, ["checkpoint-14", "checkpoint-4"])
+    assert_same_run(tmp_path / "moved", undisturbed())
     weights = {path.name: path.read_bytes() for path in Path("moved/out/checkpoint-4").glob("model*.safetensors")}
     assert weights == {path.name: path.read_bytes() for path in Path("moved/out").glob("model*.safetensors")}
 
