@@ -71,7 +71,8 @@ def _load(path: Path) -> Any:
         expected = "a file of tensors by torch.save; other pickles can run code and are not read"
         to_weights = (
             "If it is a whole model that you trust, save its weights where its own code and torch are: `import torch; "
-            f"torch.save(torch.load({path.name!r}, map_location='cpu').state_dict(), 'weights.pt')`."
+            f"model = torch.load({path.name!r}, map_location='cpu', weights_only=False); "
+            "torch.save(model.state_dict(), 'weights.pt')`."
         )
         advice = to_weights if foreign else "It may be damaged: get the file again."
         raise ConversionError(f"{path} must be {expected}, found {shortened(found)}. {advice}") from error
