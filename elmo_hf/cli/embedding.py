@@ -10,7 +10,7 @@ from typer import Argument, Option
 from ..disk.whole_files import refuse_existing
 from .arguments import Column, Device, Encoding, Model, SplitIntoWords, usable_device
 from .errors import counted, refuse_alone, say
-from .split_notes import note_cut, say_split
+from .split_notes import note_cut, note_lines, note_split_text
 
 # The vectors that `embed` keeps of a sentence.
 Layers = Literal["all", "top", "mix", "average", "sum", "concat", "pooled", "pooled_sum"]
@@ -96,7 +96,8 @@ def embed(
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
 
     def look(texts: list[str]) -> None:
-        say_split("the text", texts, tokenizer.word_splitter, options={"whitespace": "--split-into-words"})
+        note_lines("the text", texts)
+        note_split_text("the text", texts, tokenizer.word_splitter, "--split-into-words")
         list(note_cut(map(tokenizer.tokenize, texts), tokenizer, " at the beginning"))
 
     count = embed_documents(
