@@ -9,7 +9,8 @@ from typer import Argument, Option
 
 from ..disk.whole_files import refuse_existing
 from .arguments import Column, Device, Encoding, Model, SplitIntoWords, usable_device
-from .errors import counted, refuse_alone, say
+from .errors import check_usage, counted, refuse_alone, say
+from .protein_notes import note_names
 from .split_notes import note_cut, say_split
 
 # The vectors that `embed` keeps of a sentence.
@@ -53,6 +54,19 @@ def embed(
     ] = None,
     split_into_words: SplitIntoWords = False,
     encoding: Encoding = "utf-8",
+    id_part: Annotated[
+        int | None,
+        Option(
+            "--id",
+            metavar="N",
+            help="Of FASTA: a protein's name is part N of its header, from 0, such as 1 of sp|P12345|X; default: the "
+            "first word.",
+            min=0,
+        ),
+    ] = None,
+    split_char: Annotated[
+        str | None, Option(metavar="TEXT", help="With --id: what separates the parts of a header; default: |.")
+    ] = None,
     batch_words: Annotated[
         int, Option(help="Most positions of a batch, padding included; more may suit a GPU.", min=1)
     ] = 2048,
@@ -62,16 +76,19 @@ def embed(
 ) -> None:
     """Embed sentences: a file, or a corpus into shards.
 
-    Line n (in CoNLL-U: sentence n) becomes entry n, counted from 0 with blank lines. Give the same command again to
-    continue an interrupted run. hdf5 files have AllenNLP's layout. Under `accelerate launch` or `torchrun` the
-    processes share the work; machines must share a file system, or a store.
+    Line n (in CoNLL-U: sentence n) becomes entry n, counted from 0 with blank lines; a protein's entry has its name.
+    Give the same command again to continue an interrupted run. hdf5 files have AllenNLP's layout. Under `accelerate
+    launch` or `torchrun` the processes share the work; machines must share a file system, or a store.
     """
     refuse_alone("--column NAME", column is not None, split=split)
+    refuse_alone("--id N", id_part is not None, split_char=split_char)
+    check_usage(split_char != "", "--split-char must not be empty.")
     import pyarrow
 
     from elmo_hf.embedding.chosen_words import ChosenWords
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.processes import Alone, launched
+    from elmo_hf.embedding.protein_names import HeaderPart, ProteinNames
     from elmo_hf.embedding.shards import embed_documents, is_folder
     from elmo_hf.embedding.window_vectors import Selection
     from elmo_hf.folder.loading import load_complete, load_tokenizer
@@ -81,7 +98,9 @@ def embed(
         refuse_existing(Path(output), is_folder=False)  # before the model is loaded
     stream = sys.stdin.buffer if sources == ["-"] else None
     reading = {"split_into_words": split_into_words, "encoding": encoding, "column": column}
-    documents = Documents.find(sources, output, split=split or "train", stream=stream, **reading)
+    part = None if id_part is None else HeaderPart(id_part, split_char or "|")
+    names = ProteinNames(part)
+    documents = Documents.find(sources, output, split=split or "train", stream=stream, protein_names=names, **reading)
     chosen = None if words is None else ChosenWords(words)
 
     # pyarrow's own memory pool keeps up to 100 MiB of unused memory.
@@ -116,3 +135,4 @@ def embed(
         say(f"Wrote {counted(count, 'sentence')} to {output}.")
         if chosen is not None and chosen.found is False:
             say(f"Note: --words {words} chose no word of the sentences embedded now; capitals count.")
+        note_names(names)

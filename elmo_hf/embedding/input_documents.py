@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from ..text.sentences import Sentence, read_dataset, read_sentences
+from ..text.sentences import Protein, Sentence, read_dataset, read_sentences
+from .protein_names import ProteinNames
 from .stores import InputFile, find_files, is_file, place_of
 
 # The place of a sentence: its document, and its number in that document, from 0.
@@ -34,6 +35,7 @@ class Documents(NamedTuple):
     column: str | None = None  # the column to read of datasets, tables or JSON objects; None: `names` are files
     split: str = "train"  # the split to read of datasets
     stream: BinaryIO | None = None  # standard input, which is the only document then
+    protein_names: ProteinNames | None = None  # gives proteins their names; None: the first words of headers
 
     @classmethod
     def find(cls, sources: list[str], output: str, **reading: Any) -> "Documents":
@@ -79,9 +81,19 @@ class Documents(NamedTuple):
             yield window
 
     def read(self) -> Iterator[tuple[Line, Sentence]]:
-        """The sentences of all documents, with their places."""
+        """The sentences of all documents, with their places; no two proteins have the same name.
+
+        Raises:
+            ValueError: as `ProteinNames`, besides the errors of `windows`.
+        """
+        protein_names = self.protein_names or ProteinNames()
+        protein_names.begin()
         for name in self.names:
             for index, sentence in enumerate(self._sentences(name)):
+                if isinstance(sentence, Protein):
+                    sentence.name = protein_names.name(sentence, f"{name}, record {index}")
+                else:
+                    protein_names.see_text(name)
                 if self.split_into_words and isinstance(sentence, str):
                     sentence = sentence.split()
                 yield (PASSWORD.sub("", name), index), sentence

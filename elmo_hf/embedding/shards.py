@@ -136,7 +136,8 @@ def embed_documents(
     selection.check(suffix)
     by_bytes = 6 * SHARD_BYTES // selection.bytes_per_word(model)
     characters = window_characters or (CHUNK_CHARACTERS if file else min(SHARD_CHARACTERS, by_bytes))
-    job = selection.job(model, tokenizer) | {"split_into_words": documents.split_into_words}
+    job = {} if documents.protein_names is None else documents.protein_names.job()
+    job |= selection.job(model, tokenizer) | {"split_into_words": documents.split_into_words}
     job |= {"format": "chunk" if file else shard_format, "shard_characters": characters}
     shards = Shards(Folder(f"{output}.partial" if file else output), job, file)
     windows = documents.windows(characters)
@@ -223,10 +224,14 @@ class Shards:
         """Lists the files that exist, which must be of this job."""
         self._sizes = self._folder.sizes()
         recorded = self._folder.read([JOB])[0].decode(errors="replace")
-        if other := [line for line in self._job.splitlines() if line not in recorded.splitlines()]:
+        lines, recorded_lines = self._job.splitlines(), recorded.splitlines()
+        other = " ".join(line for line in lines if line not in recorded_lines)
+        beyond = " ".join(line for line in recorded_lines if line not in lines)
+        if other or beyond:
+            difference = f"than {other}" if other else f"with {beyond}"
             raise ValueError(
-                f"{self._folder.name} holds shards of another job than {' '.join(other)}; choose another output, or "
-                "delete that folder to start again."
+                f"{self._folder.name} holds shards of another job {difference}; choose another output, or delete that "
+                "folder to start again."
             )
 
     def missing(self, windows: Iterable[Window], index: int, count: int) -> Iterator[Window]:
@@ -261,8 +266,8 @@ class Shards:
 
     def _refuse(self, shard: str) -> NoReturn:
         raise ValueError(
-            f"the input changed: {self._folder.name}/{shard} is of other sentences. Restore the input, choose "
-            "another output, or delete that folder to start again."
+            f"the input changed: {self._folder.name}/{shard} is of other sentences, or its proteins have other names. "
+            "Restore the input, choose another output, or delete that folder to start again."
         )
 
     def write(self, window: Window, arrays: Iterator[tuple[int, Arrays]]) -> None:
@@ -273,9 +278,11 @@ class Shards:
             arrays: the place in the window and the arrays of each sentence, in any order.
         """
         by_row = {row: {name: _alone(array) for name, array in each.items()} for row, each in arrays}
-        texts = (storable(_shown(each)) for each in window.sentences)
-        rows = zip(texts, window.lines, strict=True)
-        records = (Record(window.first + row, text, by_row[row], line) for row, (text, line) in enumerate(rows))
+        rows = zip(window.sentences, window.lines, strict=True)
+        records = (
+            Record(window.first + row, storable(_shown(sentence)), by_row[row], line, isinstance(sentence, Protein))
+            for row, (sentence, line) in enumerate(rows)
+        )
         with self._folder.new(self._shard(window.number)) as path:
             WRITERS.get(self._suffix, write_chunk)(path, records)
             facts = window.digest, _checksum_of(path), str(path.stat().st_size)
@@ -330,7 +337,8 @@ class Shards:
         """The digest of the job, of a window's sentences and of their places."""
         digest = hashlib.sha256((self._job + json.dumps(_spans(window))).encode())
         for sentence in window.sentences:
-            named = {sentence.name: sentence} if isinstance(sentence, Protein) else sentence
+            # Shards of earlier versions have other keys, so proteins are not digested as they were there.
+            named = {"name": sentence.name, "residues": sentence} if isinstance(sentence, Protein) else sentence
             digest.update(json.dumps(named).encode() + b"\n")
         return digest.hexdigest()
 

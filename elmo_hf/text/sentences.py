@@ -57,9 +57,11 @@ class Protein(list[str]):
     """The residues of a protein, each a word.
 
     Attributes:
-        name: the first word of its line `>NAME ...`.
+        header: its line `>NAME ...` without the `>`; "" if it has none.
+        name: the first word of the header.
     """
 
+    header = ""
     name = ""
 
 
@@ -282,7 +284,8 @@ def _fasta_residues(line: str) -> Sentence:
     """The residues of a line, in capitals as SeqVec reads them, or a new protein for a line `>NAME ...`."""
     if line.startswith(">"):
         protein = Protein()
-        protein.name = next(iter(line[1:].split()), "")
+        protein.header = line[1:].strip()
+        protein.name = next(iter(protein.header.split()), "")
         return protein
     residues = "".join(line.split()).upper()
     if not re.fullmatch("[A-Z*-]*", residues):
