@@ -7,23 +7,23 @@
 in both.
 """
 
-import csv
 import re
 import sys
-from collections.abc import Iterable, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
+import pyarrow as pa
 import typer
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.cli.errors import Command
+from elmo_hf.cli.errors import Command, check_usage
+from elmo_hf.disk.tables import SEPARATORS, write_text_table
 from elmo_hf.disk.whole_files import check_new_file, new_file
 from elmo_hf.embedding.window_vectors import Selection, embed_window
 from elmo_hf.folder.loading import load_complete, load_tokenizer
-from elmo_hf.text.sentences import read_sentences
+from elmo_hf.text.sentences import read_sentences, storable
 
 sys.path.append(str(Path(__file__).parent / "tiny_model"))
 from english_sentences import split_sentences
@@ -50,15 +50,6 @@ def read_words(path: Path, tokenizer: ElmoTokenizer, is_split: bool) -> list[lis
     return texts
 
 
-def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Writes a table with commas, and prints how many rows it has."""
-    with new_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(header)
-        number = sum(1 for row in rows if writer.writerow(row))
-    print(f"Wrote {number:,} rows to {path}.")
-
-
 @app.command(cls=Command)
 def sentences(text: Path, output: Path) -> None:
     """Cut an English text into sentences, one a line. Paragraphs end at blank lines, or without any at each line."""
@@ -76,6 +67,7 @@ def sentences(text: Path, output: Path) -> None:
 @app.command(cls=Command)
 def pairs(model_name: Model, file: Path, output: Output, is_split: Split = False) -> None:
     """Measure how similar each two sentences of a file are. ELMo is a poor measure: compare the shared words."""
+    check_usage(output.suffix in SEPARATORS, f"--output writes a .csv or .tsv, found {output}.")
     check_new_file(output)
     model, tokenizer = load_complete(model_name), load_tokenizer(model_name)
     texts = read_words(file, tokenizer, is_split)
@@ -85,21 +77,15 @@ def pairs(model_name: Model, file: Path, output: Output, is_split: Split = False
     full = [row for row, words in enumerate(texts) if words]
     pooled[full] = unit(pooled[full])
     sets = [{word.casefold() for word in words} for words in texts]
-    write_table(
-        output,
-        ["sentence_1", "sentence_2", "cosine", "shared_words", "text_1", "text_2"],
-        (
-            (
-                u,
-                v,
-                f"{pooled[u] @ pooled[v]:.4f}",
-                f"{len(sets[u] & sets[v]) / len(sets[u] | sets[v]):.4f}",
-                " ".join(texts[u]),
-                " ".join(texts[v]),
-            )
-            for u, v in combinations(full, 2)
-        ),
-    )
+    first, second = np.array([*combinations(full, 2)], dtype=int).reshape(-1, 2).T
+    columns: dict[str, Any] = {"sentence_1": first, "sentence_2": second}
+    columns["cosine"] = (pooled @ pooled.T)[first, second].round(4)
+    shared = [len(sets[u] & sets[v]) / len(sets[u] | sets[v]) for u, v in zip(first, second, strict=True)]
+    columns["shared_words"] = np.round(shared, 4)
+    columns["text_1"] = [storable(" ".join(texts[row])) for row in first]
+    columns["text_2"] = [storable(" ".join(texts[row])) for row in second]
+    write_text_table(output, pa.table(columns))
+    print(f"Wrote {len(first):,} rows to {output}.")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The command `elmo-hf usages`."""
 
-import csv
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +13,9 @@ from .errors import check_usage, counted, say
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
+
+    from ..embedding.usages import Usage
 
 PICTURES = (".png", ".pdf", ".svg")
 # How many usages are printed at either end, and how many characters before and after one.
@@ -27,7 +29,9 @@ def usages(
         Argument(metavar="A [B]", help="A corpus, or two, such as two periods: each a file, pattern or folder."),
     ],
     word: Annotated[str, Option(metavar="FORM", help="The word, in upper or lower case.")],
-    output: Annotated[Path, Option("--output", "-o", metavar="OUT", help="A new .csv with a row for each usage.")],
+    output: Annotated[
+        Path, Option("--output", "-o", metavar="OUT", help="A new .csv or .tsv with a row for each usage.")
+    ],
     forms: Annotated[str, Option(metavar="WORDS", help="Its other forms, such as banks,banking.")] = "",
     most: Annotated[int, Option(help="Most sentences from each corpus, spread over it.", min=1)] = 200,
     layer: Annotated[
@@ -47,16 +51,16 @@ def usages(
     prints the usages of each corpus that are nearest to the other, and those that are farthest from it.
     """
     check_usage(len({*corpora}) == len(corpora) <= 2, f"give one corpus, or two different ones, found {len(corpora)}.")
+    check_usage(output.suffix in (".csv", ".tsv"), f"--output writes a .csv or .tsv, found {output}.")
     if plot is not None:
         check_usage(plot.suffix in PICTURES, f"--plot takes {', '.join(PICTURES)}, found {plot}.")
         check_new_file(plot)
         require("train", "matplotlib")
     check_new_file(output)
-    import numpy as np
-
+    from elmo_hf.disk.tables import write_text_table
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.meaning_change import mean_distances, measure_change
-    from elmo_hf.embedding.usages import Usage, find_usages
+    from elmo_hf.embedding.usages import find_usages
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
     loaded, tokenizer = load_complete(model).to(usable_device(device)), load_tokenizer(model)
@@ -88,19 +92,38 @@ def usages(
             for row in rows[:NUM_SHOWN]:
                 _, _, _, before, form, after = found[key][row]
                 say(f"  {own[row]:z.3f}  {before[-CONTEXT:]:>{CONTEXT}} [{form}] {after[:CONTEXT]}".rstrip())
-    with new_file(output) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["corpus", *Usage._fields, *(f"to_{to}_{name}" for to in found for name in views)])
-        for key, each in found.items():
-            columns = (numbers for of_views in distances[key].values() for numbers in of_views)
-            for usage, *numbers in zip(each, *columns, strict=True):
-                cells = ("" if np.isnan(number) else f"{number:z.4f}" for number in numbers)
-                writer.writerow([key, *usage, *cells])
+    write_text_table(output, _table(found, distances, views))
     say(f"Wrote {output}.")
     if plot is not None:
         parts = {f"{key}: {names[key]}": each[views.index(view)] for key, each in vectors.items()}
         _draw(plot, f"{word}, layer {view}", parts)
         say(f"Wrote {plot}.")
+
+
+def _table(
+    usages: dict[str, list["Usage"]], distances: dict[str, dict[str, "np.ndarray"]], views: list[str]
+) -> "pa.Table":
+    """A row for each usage: its corpus, its place and text, and its mean distances, with four digits.
+
+    Args:
+        usages: the usages of each corpus, by its key.
+        distances: for each corpus, and each corpus it is compared with, the mean distances `(V, K)`; NaN is missing.
+        views: the names of the V views.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    from elmo_hf.embedding.usages import Usage
+
+    every = [usage for of_corpus in usages.values() for usage in of_corpus]
+    columns = {"corpus": [key for key, of_corpus in usages.items() for _ in of_corpus]}
+    for name in Usage._fields:
+        columns[name] = [getattr(usage, name) for usage in every]
+    for other in usages:
+        parts = [distances[key][other] for key in usages]
+        for name, numbers in zip(views, np.concatenate(parts, axis=1), strict=True):
+            columns[f"to_{other}_{name}"] = numbers.round(4) + 0.0  # -0 becomes 0
+    return pa.table(columns)
 
 
 def _draw(path: Path, title: str, corpora: dict[str, "np.ndarray"]) -> None:

@@ -29,9 +29,9 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.csv
 import pyarrow.parquet
 
+from ..disk.tables import write_text_table
 from ..disk.whole_files import new_file
 from ..text.sentences import Sentence, storable
 from ..tokenizer.encoded_texts import to_words
@@ -94,7 +94,7 @@ def write_table(
     """Writes the table; the file exists only once it is complete.
 
     Args:
-        path: `*.parquet`, `*.csv` with commas, or `*.tsv`, with tabs.
+        path: `*.parquet`, or a table of text as in `write_text_table`, `*.csv` or `*.tsv`.
         sentences: the sentences in the order of the scores.
         scores: the scores of these sentences.
         tokenizer: the one that made the corpus.
@@ -125,12 +125,11 @@ def write_table(
     columns |= {"document": places["document"], "document_sentence": places["document_sentence"], "region": regions}
     columns["document_region"] = pa.compute.add(regions, places["document_region"])
     table = _add_up_regions(pa.table(columns), unit) if by_region else pa.table(columns)
-    with new_file(path) as partial:
-        if path.suffix == ".parquet":
+    if path.suffix == ".parquet":
+        with new_file(path) as partial:
             pa.parquet.write_table(table, partial)
-        else:
-            delimiter = "," if path.suffix == ".csv" else "\t"
-            pa.csv.write_csv(table, partial, pa.csv.WriteOptions(delimiter=delimiter, quoting_style="needed"))
+    else:
+        write_text_table(path, table)
 
 
 def _add_up_regions(table: pa.Table, unit: str) -> pa.Table:
