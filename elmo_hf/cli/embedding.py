@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from ..disk.whole_files import refuse_existing
-from .arguments import Column, Device, Encoding, Model, SplitIntoWords, usable_device
+from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
 from .errors import check_usage, counted, refuse_alone, say
 from .protein_notes import note_names
 from .split_notes import note_cut, say_split
@@ -48,6 +48,7 @@ def embed(
     shard_format: Annotated[
         Format | None, Option("--format", help="Format of the shards in a folder; default: parquet.")
     ] = None,
+    input_format: InputFormatAlone = None,
     column: Column = None,
     split: Annotated[
         str | None, Option(metavar="NAME", help="With --column: split of the dataset; default: train.")
@@ -98,6 +99,7 @@ def embed(
         refuse_existing(Path(output), is_folder=False)  # before the model is loaded
     stream = sys.stdin.buffer if sources == ["-"] else None
     reading = {"split_into_words": split_into_words, "encoding": encoding, "column": column}
+    reading["input_format"] = input_format
     part = None if id_part is None else HeaderPart(id_part, split_char or "|")
     names = ProteinNames(part)
     documents = Documents.find(sources, output, split=split or "train", stream=stream, protein_names=names, **reading)

@@ -11,8 +11,9 @@ from typer import Argument, Option
 
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
-from ..text.sentences import Sentence, beginning_of, read_sentences
-from .arguments import Column, Encoding, Model, Splitter, load_on_gpu
+from ..text.first_look import beginning_of
+from ..text.sentences import Sentence, read_sentences
+from .arguments import Column, Encoding, InputFormat, Model, Splitter, load_on_gpu
 from .errors import check_usage, counted, refuse_alone, say
 from .split_notes import note_cut, say_split
 
@@ -38,6 +39,7 @@ def vocab(
     min_count: Annotated[int, Option(help="Least occurrences of a word.", min=1)] = 1,
     words: Annotated[Splitter, Option(help="How sentences are split into words.")] = "whitespace",
     encoding: Encoding = "utf-8",
+    input_format: InputFormat = None,
     column: Column = None,
 ) -> None:
     """Make the vocabulary of a language model.
@@ -49,7 +51,7 @@ def vocab(
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
     from elmo_hf.training.corpora import make_vocabulary, read_sources
 
-    texts, read = beginning_of(read_sources(corpora, encoding, column))
+    texts, read = beginning_of(read_sources(corpora, encoding, column, input_format))
     sentences = place_sentences(read, words)
     counts = Counter(chain.from_iterable(each.words for each in tqdm(sentences, unit=" sentences")))
     vocabulary = make_vocabulary(counts, size, min_count)
@@ -78,6 +80,7 @@ def pretrain(
         Option(help="How sentences are split into words; default: whitespace, or as MODEL splits them."),
     ] = None,
     encoding: Encoding = "utf-8",
+    input_format: InputFormat = None,
     column: Column = None,
     alphabet: Annotated[
         Literal["bytes", "code_points"] | None,
@@ -177,7 +180,9 @@ def pretrain(
         lm, tokenizer = new_language_model(vocabulary, words or "whitespace", **fields)
     has_bar = args.process_index == 0
     # The shorter text comes first, because its errors are found sooner.
-    held_out_text, text = (read_sources(sources or [], encoding, column) for sources in (held_out, corpora))
+    held_out_text, text = (
+        read_sources(sources or [], encoding, column, input_format) for sources in (held_out, corpora)
+    )
     scored = _read_corpus("held-out text", held_out_text, tokenizer, has_bar) if held_out else None
     train = _read_corpus("training text", text, tokenizer, has_bar)
     trainer = run(lm, tokenizer, train, scored, args, started_from=model)
@@ -197,6 +202,7 @@ def score(
         Splitter | None, Option(help="How sentences are split into words; default: as MODEL's training text.")
     ] = None,
     encoding: Encoding = "utf-8",
+    input_format: InputFormat = None,
     column: Column = None,
     rows: Annotated[int, Option(help="Rows read side by side when the state is carried.", min=1)] = 32,
     per_word: Annotated[
@@ -237,7 +243,7 @@ def score(
         check_new_file(per_word)
     language_model, tokenizer = load_on_gpu(model)
     splitter = words or scoring_splitter(language_model.config, tokenizer)
-    texts, read = beginning_of(read_sentences(source, encoding, column))
+    texts, read = beginning_of(read_sentences(source, encoding, column, input_format))
     sentences = list(place_sentences(read, splitter))
     corpus, summary = _corpus(str(source), sentences, tokenizer, texts, splitter)
     with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..text.sentences import looks_split, num_ends
+from ..text.first_look import looks_split, num_ends
 from .errors import counted, say
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typer import Argument, Option
 
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
-from .arguments import Column, Device, Encoding, Model, SplitIntoWords, usable_device
+from .arguments import Column, Device, Encoding, InputFormat, Model, SplitIntoWords, usable_device
 from .errors import check_usage, counted, say
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def usages(
     ] = None,
     plot: Annotated[Path | None, Option(help="A new picture of the usages: .png, .pdf or .svg.")] = None,
     seed: Annotated[int, Option(help="Seed of the bootstrap.", min=0)] = 0,
+    input_format: InputFormat = None,
     column: Column = None,
     split_into_words: SplitIntoWords = False,
     encoding: Encoding = "utf-8",
@@ -72,6 +73,7 @@ def usages(
     found, vectors = {}, {}
     for key, name in names.items():
         reading = {"split_into_words": split_into_words, "column": column, "encoding": encoding}
+        reading["input_format"] = input_format
         all_forms = [word, *filter(None, map(str.strip, forms.split(",")))]
         documents = Documents.find([name], str(output), **reading)
         found[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
+from ..text.formats import Format
 from ..text.sentences import Protein, Sentence, read_dataset, read_sentences
 from .protein_names import ProteinNames
 from .stores import InputFile, find_files, is_file, place_of
@@ -34,6 +35,7 @@ class Documents(NamedTuple):
     encoding: str = "utf-8"  # the encoding of the files
     column: str | None = None  # the column to read of datasets, tables or JSON objects; None: `names` are files
     split: str = "train"  # the split to read of datasets
+    input_format: Format | None = None  # the format of the files; None: as their names or first lines show
     stream: BinaryIO | None = None  # standard input, which is the only document then
     protein_names: ProteinNames | None = None  # gives proteins their names; None: the first words of headers
 
@@ -104,7 +106,7 @@ class Documents(NamedTuple):
             return
         file: Any = InputFile(name, self.stream)
         version = file.version()
-        yield from read_sentences(file, encoding=self.encoding, column=self.column)
+        yield from read_sentences(file, self.encoding, self.column, self.input_format)
         if file.version() != version:
             raise ValueError(
                 f"{name} changed while it was being read. Restore it, or delete the files already written; then "

@@ -35,7 +35,8 @@ from tqdm import tqdm
 
 from ..disk.whole_files import leftover, named_if_full, only_writer, publish, refuse_existing
 from ..model.modeling_elmo import ElmoModel
-from ..text.sentences import Protein, Sentence, raw_texts, storable
+from ..text.first_look import raw_texts
+from ..text.sentences import Protein, Sentence, storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .input_documents import Documents, Window
 from .processes import Alone

@@ -11,7 +11,7 @@ from language_models import WORDS, random_language_model, tiny_files, words_file
 from elmo_hf import ElmoConfig, ElmoTokenizer
 from elmo_hf.conversion.contract import Given
 from elmo_hf.folder.loading import BILM_TF_SCORING, load_for_pretraining, scoring_splitter
-from elmo_hf.text.sentences import looks_split
+from elmo_hf.text.first_look import looks_split
 
 # The words of the tiny language model, and two that Penn Treebank rules would take apart.
 SPLIT = "the ferry <unk> left , two @-@ two .\n\nnobody knew .\n"
