@@ -15,7 +15,7 @@ from ..text.first_look import beginning_of
 from ..text.sentences import Sentence, read_sentences
 from .arguments import Column, Encoding, InputFormat, Model, Splitter, load_on_gpu
 from .errors import check_usage, counted, refuse_alone, say
-from .split_notes import note_cut, say_split
+from .split_notes import JOIN_ROWS, SEVERAL_IN_LINES, SEVERAL_IN_ROWS, note_cut, note_single_words, say_split
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
@@ -60,6 +60,7 @@ def vocab(
     total = sum(counts.values())
     covered = sum(counts[word] for word in vocabulary[len(SPECIAL_WORDS) :])
     say_split("the corpus", texts, words, 1 - covered / total)
+    note_single_words("the corpus", texts, JOIN_ROWS)
     say(
         f"Wrote {len(vocabulary):,} words to {output}: {covered / total:.2%} of the corpus's {total:,} words "
         f"({len(counts):,} distinct) are among them."
@@ -204,6 +205,14 @@ def score(
     encoding: Encoding = "utf-8",
     input_format: InputFormat = None,
     column: Column = None,
+    by: Annotated[
+        list[str] | None,
+        Option(
+            metavar="COLUMN",
+            help="INPUT is a table with one word a row, in --column: rows that agree in this column, such as item, are "
+            "one text; may be repeated, such as --by item --by sentence.",
+        ),
+    ] = None,
     rows: Annotated[int, Option(help="Rows read side by side when the state is carried.", min=1)] = 32,
     per_word: Annotated[
         Path | None, Option(help="Write each word's surprisal to this new file: .parquet, .csv or, with tabs, .tsv.")
@@ -226,26 +235,37 @@ def score(
 ) -> None:
     """Measure the perplexity of INPUT and the surprisal of its words.
 
-    INPUT has one sentence a line. Perplexities are forward, backward and their geometric mean, by the exact softmax.
+    INPUT has one sentence a line, or with --by one word a row; --per-word then writes the rows of INPUT with their
+    surprisals. Perplexities are forward, backward and their geometric mean, by the exact softmax.
     From the zero state, each sentence is read by itself, as ELMo is used. Carried, the state passes from sentence to
     sentence, as in bilm-tf's test, or with --documents within each document. MODEL needs its softmax; `elmo-hf info`
     shows whether it has one.
     """
     for_tables = {"carry_state": carry_state, "unit": unit, "skip_unknown": skip_unknown, "regions": regions}
     refuse_alone("--per-word OUT", per_word is not None, **for_tables)
+    refuse_alone("--column NAME", column is not None, by=by)
+    check_usage(not (by and regions), "--by writes the rows of INPUT, so leave out --regions.")
     is_table = per_word is None or per_word.suffix in (".parquet", ".csv", ".tsv")
     check_usage(is_table, f"--per-word writes a .parquet, .csv or .tsv, found {per_word}.")
     from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.language_model.scoring import score_carried, score_from_zero
     from elmo_hf.language_model.surprisal_table import place_sentences, write_table
+    from elmo_hf.language_model.word_rows import read_word_table, write_word_rows
 
     if per_word is not None:
         check_new_file(per_word)
     language_model, tokenizer = load_on_gpu(model)
     splitter = words or scoring_splitter(language_model.config, tokenizer)
-    texts, read = beginning_of(read_sentences(source, encoding, column, input_format))
-    sentences = list(place_sentences(read, splitter))
-    corpus, summary = _corpus(str(source), sentences, tokenizer, texts, splitter)
+    several, word_rows = SEVERAL_IN_LINES, None
+    if by:
+        assert column is not None  # see `refuse_alone` above
+        word_rows = read_word_table(source, column, by, splitter, encoding, input_format)
+        sentences, texts, several = word_rows.sentences, word_rows.texts, SEVERAL_IN_ROWS
+    else:
+        texts, read = beginning_of(read_sentences(source, encoding, column, input_format))
+        sentences = list(place_sentences(read, splitter))
+        note_single_words(str(source), texts, "In a table, --by COLUMN joins the rows of a text.")
+    corpus, summary = _corpus(str(source), sentences, tokenizer, texts, splitter, several)
     with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
         zero = score_from_zero(language_model, corpus, bar.update)
         numbers = [each.document for each in sentences] if documents else None
@@ -253,7 +273,10 @@ def score(
         bar.total = bar.n  # carried scoring leaves out sentences that are unfinished when the first row ends
     if per_word is not None:
         wanted = carried if carry_state or documents else zero
-        write_table(per_word, sentences, wanted, tokenizer, unit or "bits", skip_unknown, regions)
+        if word_rows is None:
+            write_table(per_word, sentences, wanted, tokenizer, unit or "bits", skip_unknown, regions)
+        else:
+            write_word_rows(per_word, word_rows, wanted, tokenizer, unit or "bits", skip_unknown)
     say(summary)
     for state, scores in (("from zero state", zero), ("state carried", carried)):
         backward = scores.backward_perplexity if language_model.config.bidirectional else None
@@ -271,12 +294,18 @@ def _read_corpus(name: str, read: Iterator[Sentence], tokenizer: "ElmoTokenizer"
     bar = tqdm(sentences, desc=name, unit=" sentences", disable=not has_bar)
     corpus, summary = _corpus(f"the {name}", bar, tokenizer, texts if has_bar else [], tokenizer.word_splitter)
     if has_bar:
+        note_single_words(f"the {name}", texts, JOIN_ROWS)
         say(f"{name}: {summary}")
     return corpus
 
 
 def _corpus(
-    name: str, sentences: Iterable["PlacedSentence"], tokenizer: "ElmoTokenizer", texts: list[str], splitter: str
+    name: str,
+    sentences: Iterable["PlacedSentence"],
+    tokenizer: "ElmoTokenizer",
+    texts: list[str],
+    splitter: str,
+    several: str = SEVERAL_IN_LINES,
 ) -> tuple["Corpus", str]:
     """The sentences as a corpus; prints its size, and a note if the first texts seem wrongly split."""
     from elmo_hf.language_model.corpus import Corpus
@@ -286,7 +315,7 @@ def _corpus(
     if len(corpus) == 0:
         raise ValueError(f"{name} has no sentences.")
     unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
-    say_split(name, texts, splitter, unknown)
+    say_split(name, texts, splitter, unknown, several=several)
     sizes = f"{counted(len(corpus), 'sentence')}, {counted(corpus.num_words, 'word')}"
     return corpus, f"{sizes}, {unknown:.2%} unknown."
 

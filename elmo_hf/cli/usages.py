@@ -1,6 +1,7 @@
 """The command `elmo-hf usages`."""
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
 from .arguments import Column, Device, Encoding, InputFormat, Model, SplitIntoWords, usable_device
 from .errors import check_usage, counted, say
+from .split_notes import JOIN_ROWS, note_single_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,7 +78,8 @@ def usages(
         reading["input_format"] = input_format
         all_forms = [word, *filter(None, map(str.strip, forms.split(",")))]
         documents = Documents.find([name], str(output), **reading)
-        found[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most)
+        look = partial(note_single_words, name, cure=JOIN_ROWS)
+        found[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most, look)
         counts = Counter(usage.word.lower() for usage in found[key]).most_common()
         say(f"{key}: {name}, {counted(len(found[key]), 'usage')}: {', '.join(f'{form} {n:,}' for form, n in counts)}.")
     if sum(map(len, found.values())) == 1:

@@ -7,10 +7,10 @@ process that reads the input gives the same names.
 
     the n-th record with a name, n > 1    `NAME (n)`; a name has no blank, so no other record is called that
     no name                               `unnamed`
-    a path that leaves its folder, as     `_` in place of each `/` and `\\`, because an .npz may be unpacked into files
-        `../x`, `/x` or `C:\\x`
+    a path that leaves its folder         `_` in place of each slash, because an .npz may be unpacked into files
+        (`../x`, `/x`)
     a name that files of vectors use      `NAME_`
-        themselves, such as `x.scales`
+        themselves (`x.scales`)
 
 Glossary: a *header* is the line of a record without its `>`; a *part* of it lies between separators.
 

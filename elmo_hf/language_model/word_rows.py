@@ -1,9 +1,9 @@
 """Surprisal of a table with one word a row, the form of most corpora of reading times.
 
-A cell holds what stands between blanks in the text: a *region*, such as `river.` or `“left`. The rows of one text follow
-each other and agree in some columns, the *keys*, such as item, or participant and item. Their cells, joined with blanks,
-are the text, so quotes and marks are split as in any text, also where they belong to several rows. A row has the sum of
-the surprisals of its words (`surprisal_table.py`).
+A cell holds what stands between blanks in the text: a *region*, such as `river.` or `“left`. The rows of one text
+follow each other and agree in some columns, the *keys*, such as item, or participant and item. Their cells, joined with
+blanks, are the text, so quotes and marks are split as in any text, also where they belong to several rows. A row has
+the sum of the surprisals of its words (`surprisal_table.py`).
 
     keys                          a sentence is              a document is
     item                          the rows of an item        the same
@@ -28,16 +28,21 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from ..text.first_look import LOOKED_AT
+from ..text.formats import Format, format_of, refuse_foreign
 from ..text.notes import note
+from ..text.opened_files import opened
 from ..text.sentences import storable
+from ..text.tables import table_rows
+from ..text.text_files import TextFile
 from ..tokenizer.encoded_texts import to_words
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from ..tokenizer.word_splitter import make_word_splitter
 from .scoring import Scores
 from .surprisal_table import NATS_PER, PlacedSentence, save_table, surprisal_table
 
-# A text may repeat fewer words than these; a column that counts rows goes up by one in nine of ten rows.
-FEWEST_REPEATED, LEAST_STEPS = 3, 0.9
+# A text may repeat fewer words than these; a column that counts rows goes up by one in three of four rows.
+FEWEST_REPEATED, LEAST_STEPS = 3, 0.75
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,7 @@ class WordRows:
 
     columns: dict[str, list[str]]  # all columns, of n cells each
     sentences: list[PlacedSentence]  # `regions` count rows of a sentence, `document_region` is the number of its first
+    texts: list[str]  # the first texts, joined
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,23 @@ class Rows:
     def fault(self, row: int, reason: str) -> ValueError:
         """An error with the row's place."""
         return ValueError(f"{self.place}, line {self.lines[row]}: {reason}")
+
+
+def read_word_table(
+    path: Path,
+    column: str,
+    keys: Sequence[str],
+    word_splitter: str,
+    encoding: str = "utf-8",
+    input_format: Format | None = None,
+) -> WordRows:
+    """Reads a table with one word a row; arguments and errors are those of `read_word_rows` and `read_sentences`."""
+    with opened(path) as file:
+        refuse_foreign(file)
+        text = TextFile(file, encoding)
+        if (input_format or format_of(text, (column,))) != "table":
+            raise ValueError(f"{path} is no table of text with a column {column!r}; write it as .csv or .tsv.")
+        return read_word_rows(table_rows(text, (column,), are_distinct=True), str(path), column, keys, word_splitter)
 
 
 def read_word_rows(
@@ -111,11 +134,17 @@ def read_word_rows(
         if words:
             sentences.append(PlacedSentence(line, words, regions, document, number, text[0]))
             number += 1
-    return WordRows(table.columns, sentences)
+    cells = table.columns[column]
+    return WordRows(table.columns, sentences, [" ".join(cells[text.start : text.stop]) for text in texts[:LOOKED_AT]])
 
 
 def write_word_rows(
-    path: Path, rows: WordRows, scores: Scores, tokenizer: ElmoTokenizer, unit: str = "bits", skips_unknown: bool = False
+    path: Path,
+    rows: WordRows,
+    scores: Scores,
+    tokenizer: ElmoTokenizer,
+    unit: str = "bits",
+    skips_unknown: bool = False,
 ) -> None:
     """Writes the rows with their surprisals; the file exists only once it is complete.
 
@@ -178,7 +207,7 @@ def _check_names(table: Rows, column: str) -> None:
             raise ValueError(f"{table.place} has no column {name!r}; its columns are {shown}.")
     if column in table.keys or len({*table.keys}) < len(table.keys):
         raise ValueError(
-            f"the columns {', '.join(map(repr, table.keys))} tell the texts of {table.place} apart, and {column!r} "
+            f"{table.place}: the columns that tell texts apart are {', '.join(map(repr, table.keys))}, and {column!r} "
             "holds the words; they must be different columns."
         )
     for unit in NATS_PER:

@@ -72,8 +72,17 @@ def read_table(path: Path, encoding: str = "utf-8", keys: Sequence[str] = ()) ->
             yield row
 
 
-def table_rows(file: TextFile, keys: Sequence[str]) -> Iterator[tuple[int, Row]]:
-    """The number of the last line and the cells of each row; arguments and errors are those of `read_table`."""
+def table_rows(file: TextFile, keys: Sequence[str], are_distinct: bool = False) -> Iterator[tuple[int, Row]]:
+    """The number of the last line and the cells of each row.
+
+    Args:
+        file: the table.
+        keys: as of `read_table`.
+        are_distinct: whether two columns of one name are refused also if they are none of `keys`.
+
+    Raises:
+        ValueError: as `read_table`.
+    """
     limit = csv.field_size_limit(MAX_CHARACTERS)  # of the whole process
     try:
         separator = _separator(file, keys)
@@ -83,6 +92,8 @@ def table_rows(file: TextFile, keys: Sequence[str]) -> Iterator[tuple[int, Row]]
             if not names:
                 names = cells
                 _check_names(file, names, keys, separator)
+                if are_distinct:
+                    _refuse_twice(file, names, names)
                 continue
             if len(cells) != len(names):
                 raise file.fault(f"expected {len(names)} columns, found {len(cells)}.", number)
@@ -149,6 +160,10 @@ def _check_names(file: TextFile, names: list[str], keys: Sequence[str], separato
             f"{file.path}: the first line must name a column {' or '.join(map(repr, keys))}, found "
             f"{', '.join(names)[:80]}, separated by {separator!r}; rename one, or give its name (--column NAME)."
         )
+    _refuse_twice(file, names, keys)
+
+
+def _refuse_twice(file: TextFile, names: list[str], keys: Sequence[str]) -> None:
     twice = [key for key in keys if names.count(key) > 1]
     if twice:
         raise file.fault(f"the first line names the column {twice[0]!r} twice; rename one.")
