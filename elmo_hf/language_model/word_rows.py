@@ -41,8 +41,8 @@ from ..tokenizer.word_splitter import make_word_splitter
 from .scoring import Scores
 from .surprisal_table import NATS_PER, PlacedSentence, save_table, surprisal_table
 
-# A text may repeat fewer words than these; a column that counts rows goes up by one in three of four rows.
-FEWEST_REPEATED, LEAST_STEPS = 3, 0.75
+# A text may repeat fewer words than these; a column that counts rows goes up by one in six of ten rows.
+FEWEST_REPEATED, LEAST_STEPS = 3, 0.6
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ def _note_counters(table: Rows, texts: Sequence[range], column: str) -> None:
         for text in texts:
             within = steps[text.start : text.stop - 1]
             falls = np.flatnonzero(within < 0)
-            if len(falls) and np.mean((within == 1) | (within < 0)) >= LEAST_STEPS:
+            if len(falls) and np.mean(within == 1) >= LEAST_STEPS:
                 row = text.start + int(falls[0]) + 1
                 note(
                     f"{table.place}, line {table.lines[row]}: {name!r} counts up within {table.shown(row)}, and begins "
