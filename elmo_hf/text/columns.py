@@ -30,20 +30,22 @@ Cells = list[str]
 
 def conllu_sentences(file: TextFile) -> Iterator[list[str]]:
     """The words of each sentence of CoNLL-U; errors are those of `conllu_blocks`."""
-    for block in conllu_blocks(file, CONLLU_COLUMNS):
+    for block in conllu_blocks(file, [1], CONLLU_COLUMNS):
         yield [cells[1] for cells in block]
 
 
-def conllu_blocks(file: TextFile, num_columns: int | None = None) -> Iterator[list[Cells]]:
+def conllu_blocks(file: TextFile, columns: Sequence[int], num_columns: int | None = None) -> Iterator[list[Cells]]:
     """The cells of the words of each sentence of CoNLL-U.
 
     Args:
         file: the file.
+        columns: the numbers of columns that there must be.
         num_columns: how many columns there must be; None: as many as in the first line.
 
     Raises:
         ValueError: if a line has other columns, or does not begin with the number of a word.
     """
+    least = max(2, _least_columns(columns))
     block: list[Cells] = []
     size = 0
     for number, line in enumerate(file.lines(), start=1):
@@ -59,9 +61,10 @@ def conllu_blocks(file: TextFile, num_columns: int | None = None) -> Iterator[li
         if num_columns is None:
             num_columns = len(cells)
         numbered = CONLLU_NUMBER.fullmatch(cells[0])
-        if len(cells) != num_columns or len(cells) < 2 or numbered is None or cells[1] == "":
+        if len(cells) != num_columns or len(cells) < least or numbered is None or cells[1] == "":
+            expected = max(num_columns, least)
             raise file.fault(
-                f"CoNLL-U has {num_columns} columns, the number of a word, such as 1, 2-3 or 4.1, and the word first, "
+                f"CoNLL-U has {expected} columns, the number of a word, such as 1, 2-3 or 4.1, and the word first, "
                 f"found {len(cells)}: {line[:80]!r}.",
                 number,
             )
@@ -112,7 +115,7 @@ def conll_blocks(file: TextFile, columns: Sequence[int]) -> Iterator[list[Cells]
     Raises:
         ValueError: if lines have different numbers of columns, or too few.
     """
-    least = max(column + 1 if column >= 0 else -column for column in columns)
+    least = _least_columns(columns)
     block: list[Cells] = []
     num_columns = size = 0
     for number, line in enumerate(file.lines(), start=1):
@@ -193,6 +196,10 @@ def looks_like_conll(lines: Sequence[str]) -> bool:
         return True
     has_mark = any(MARK.fullmatch(cells[0]) for cells in rows)
     return has_mark and any(all(map(PART_OF_SPEECH.fullmatch, column)) for column in others)
+
+
+def _least_columns(columns: Sequence[int]) -> int:
+    return max(column + 1 if column >= 0 else -column for column in columns)
 
 
 def _counts(block: list[Cells], column: int) -> bool:

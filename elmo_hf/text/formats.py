@@ -5,7 +5,7 @@ lines show another format that no text looks like; then it is read so, and a not
 refused with both options. Files of programs, such as zip or PDF, are refused by their first bytes, under any name.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -95,7 +95,7 @@ def is_parquet(file: OpenedFile) -> bool:
     return file.head.startswith(parquet_files.MAGIC) and not file.head[4:5].decode("ascii", "ignore").isprintable()
 
 
-def format_of(file: TextFile, keys: Sequence[str]) -> Format:
+def format_of(file: TextFile, keys: Collection[str]) -> Format:
     """The format of a file of text by its name, or by its first lines.
 
     Args:
@@ -108,11 +108,10 @@ def format_of(file: TextFile, keys: Sequence[str]) -> Format:
     named = FORMAT_OF.get(suffix_of(Path(file.name)))
     if named is not None:
         return named
-    lines = file.first_lines(LOOKED_AT)
-    seen = _seen_in(lines, keys)
+    seen = seen_in(file, keys)
     if seen is not None:
-        note(f"{file.path} looks like {SHOWN[seen]}, and is read as such; --input-format text reads it as text.")
         return seen
+    lines = file.first_lines(LOOKED_AT)
     begin = file.beginning[:100].lstrip().lower()
     if begin.startswith(MARKUP):
         raise file.fault("is HTML or XML: export its text, or read its tags as words (--input-format text).")
@@ -127,7 +126,20 @@ def format_of(file: TextFile, keys: Sequence[str]) -> Format:
     return "text"
 
 
-def _seen_in(lines: list[str], keys: Sequence[str]) -> Format | None:
+def seen_in(file: TextFile, keys: Collection[str]) -> Format | None:
+    """The format that no text looks like of the first lines of a file, with a note; None: there is none.
+
+    Args:
+        file: the file.
+        keys: the names of columns with sentences.
+    """
+    seen = _format_like(file.first_lines(LOOKED_AT), keys)
+    if seen is not None:
+        note(f"{file.path} looks like {SHOWN[seen]}, and is read so; --input-format text reads it as text.")
+    return seen
+
+
+def _format_like(lines: list[str], keys: Collection[str]) -> Format | None:
     if columns.looks_like_conllu(lines):
         return "conllu"
     if json_lines.looks_like_json(lines):

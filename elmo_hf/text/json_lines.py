@@ -22,7 +22,7 @@ def json_sentences(file: TextFile, keys: Sequence[str]) -> Iterator[Sentence]:
         ValueError: if a value is no sentence, or no JSON.
     """
     sentences = Sentences(file.path, keys)
-    for number, value in _values(file):
+    for number, value in json_values(file):
         try:
             sentence = sentences(value)
         except ValueError as error:
@@ -50,7 +50,7 @@ def _is_object_or_words(line: str) -> bool:
     return isinstance(value, list) and len(value) > 0 and all(isinstance(item, (str, dict)) for item in value)
 
 
-def _values(file: TextFile) -> Iterator[tuple[int, Any]]:
+def json_values(file: TextFile) -> Iterator[tuple[int, Any]]:
     """Each value with the number of its line; "" for a blank line."""
     numbered = enumerate(file.lines(), start=1)
     number, line = 0, ""

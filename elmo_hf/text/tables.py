@@ -12,7 +12,7 @@ Cells are text as they are: `datasets` would read `007` as 7, `NA` as null, and 
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
@@ -102,7 +102,7 @@ def table_rows(file: TextFile, keys: Sequence[str], are_distinct: bool = False) 
         csv.field_size_limit(limit)
 
 
-def looks_like_table(lines: Sequence[str], keys: Sequence[str]) -> bool:
+def looks_like_table(lines: Sequence[str], keys: Collection[str]) -> bool:
     """Whether the first lines of a file are a table with a header: names with a key among them, and equal rows."""
     filled = [line for line in lines if line.strip()]
     if len(filled) < 2:

@@ -72,8 +72,11 @@ class TextFile:
             lines.pop()
         return [line.rstrip("\r") for line in islice(lines, most)]
 
-    def lines(self) -> Iterator[str]:
-        """Every line with its line feed; the mark that a file begins with is dropped, also where files were joined.
+    def lines(self, are_joined: bool = True) -> Iterator[str]:
+        """Every line with its line feed; the mark that a file begins with is dropped.
+
+        Args:
+            are_joined: whether files may have been joined, so that a mark at the beginning of a line is dropped too.
 
         Raises:
             ValueError: if bytes are illegal in the encoding, a gzipped file is damaged, or a line is too long or has
@@ -85,7 +88,8 @@ class TextFile:
             stream = io.TextIOWrapper(self._content, self.codec, newline=self._newline)
             for line in iter(partial(stream.readline, MAX_CHARACTERS), ""):
                 number += 1
-                line = line.lstrip(MARK)
+                if are_joined or number == 1:
+                    line = line.lstrip(MARK)
                 if line == "":  # nothing but a mark
                     continue
                 if "\0" in line or _is_too_long(line):
@@ -148,4 +152,4 @@ def read_lines(path: Path, encoding: str = "utf-8") -> Iterator[str]:
         OSError: if the file cannot be opened.
     """
     with opened(path) as file:
-        yield from TextFile(file, encoding).lines()
+        yield from TextFile(file, encoding).lines(are_joined=False)
