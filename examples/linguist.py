@@ -9,6 +9,7 @@ in both.
 
 import re
 import sys
+from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any

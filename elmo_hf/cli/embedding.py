@@ -11,7 +11,7 @@ from ..disk.whole_files import refuse_existing
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
 from .errors import check_usage, counted, refuse_alone, say
 from .protein_notes import note_names
-from .split_notes import JOIN_ROWS, note_cut, note_single_words, say_split
+from .split_notes import JOIN_ROWS, note_cut, note_lines, note_single_words, note_split_text
 
 # The vectors that `embed` keeps of a sentence.
 Layers = Literal["all", "top", "mix", "average", "sum", "concat", "pooled", "pooled_sum"]
@@ -117,7 +117,8 @@ def embed(
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
 
     def look(texts: list[str]) -> None:
-        say_split("the text", texts, tokenizer.word_splitter, options={"whitespace": "--split-into-words"})
+        note_lines("the text", texts)
+        note_split_text("the text", texts, tokenizer.word_splitter, "--split-into-words")
         note_single_words("the text", texts, JOIN_ROWS)
         list(note_cut(map(tokenizer.tokenize, texts), tokenizer, " at the beginning"))
 

@@ -15,7 +15,16 @@ from ..text.first_look import beginning_of
 from ..text.sentences import Sentence, read_sentences
 from .arguments import Column, Encoding, InputFormat, Model, Splitter, load_on_gpu
 from .errors import check_usage, counted, refuse_alone, say
-from .split_notes import JOIN_ROWS, SEVERAL_IN_LINES, SEVERAL_IN_ROWS, note_cut, note_single_words, say_split
+from .split_notes import (
+    JOIN_ROWS,
+    SEVERAL_IN_LINES,
+    SEVERAL_IN_ROWS,
+    note_cut,
+    note_lines,
+    note_single_words,
+    note_split_text,
+    note_unknown,
+)
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
@@ -59,7 +68,8 @@ def vocab(
         file.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
     total = sum(counts.values())
     covered = sum(counts[word] for word in vocabulary[len(SPECIAL_WORDS) :])
-    say_split("the corpus", texts, words, 1 - covered / total)
+    note_lines("the corpus", texts)
+    note_split_text("the corpus", texts, words, "--words whitespace")
     note_single_words("the corpus", texts, JOIN_ROWS)
     say(
         f"Wrote {len(vocabulary):,} words to {output}: {covered / total:.2%} of the corpus's {total:,} words "
@@ -315,7 +325,8 @@ def _corpus(
     if len(corpus) == 0:
         raise ValueError(f"{name} has no sentences.")
     unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
-    say_split(name, texts, splitter, unknown, several=several)
+    note_lines(name, texts, several)
+    note_unknown(name, texts, splitter, tokenizer)
     sizes = f"{counted(len(corpus), 'sentence')}, {counted(corpus.num_words, 'word')}"
     return corpus, f"{sizes}, {unknown:.2%} unknown."
 

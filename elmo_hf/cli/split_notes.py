@@ -1,4 +1,8 @@
-"""The note of a command that may have split a text into the wrong words."""
+"""The notes of commands that may have split a text into the wrong words, and that cut words.
+
+No note recommends a split that was not tried: where a model predicts words, both splits of the text's beginning are
+compared by their unknown words.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -13,7 +17,6 @@ if TYPE_CHECKING:
 JOIN_ROWS = "Join the words of a sentence in one line or row."
 # The effect of each word splitter.
 SPLITS = {"whitespace": "at blanks", "ptb": "by Penn Treebank rules"}
-OPTIONS = {"whitespace": "--words whitespace", "ptb": "--words ptb"}
 # What was read if most lines, or texts out of rows, have several sentences, and how they are read apart.
 SEVERAL_IN_LINES = (
     "most lines of {name} have several sentences; each line was read as one. Write one sentence a line, for example "
@@ -25,39 +28,83 @@ SEVERAL_IN_ROWS = (
 )
 # Of fewer texts, nothing is said of single words; a longer text without blanks may be one of Chinese or Thai.
 FEWEST_TEXTS, LONGEST_WORD = 5, 12
-# A larger share of unknown words is worth a note.
+# A larger share of unknown words is worth a note; above the second one, with either split, the text seems to be in
+# another language than the vocabulary: of German news, 71% of the words are unknown to an English model.
 MOST_UNKNOWN = 0.1
+MOST_UNKNOWN_OF_LANGUAGE = 1 / 3
 
 
-def say_split(
-    name: str,
-    texts: Sequence[str],
-    splitter: str,
-    unknown: float = 0.0,
-    options: dict[str, str] = OPTIONS,
-    several: str = SEVERAL_IN_LINES,
-) -> None:
-    """Prints to standard error which split was used, and the option for the other, if the split may be wrong.
+def note_lines(name: str, texts: Sequence[str], several: str = SEVERAL_IN_LINES) -> None:
+    """Prints to standard error that most lines of a text, or texts of a table, have several sentences, if they have.
 
-    The split may be wrong if the text looks split already, or if more than a tenth of its words are unknown, unless the
-    text came as lists of words.
+    Args:
+        name: the text's name.
+        texts: its first sentences that are raw text.
+        several: the note.
+    """
+    if texts and sorted(map(num_ends, texts))[(len(texts) - 1) // 2]:
+        say(f"Note: {several.format(name=name)}", is_error=True)
+
+
+def note_split_text(name: str, texts: Sequence[str], splitter: str, option: str) -> None:
+    """Prints to standard error that a text looks split already, but was split by rules.
 
     Args:
         name: the text's name.
         texts: its first sentences that are raw text.
         splitter: the word splitter that was used.
-        unknown: share of the text's words that are unknown to the softmax.
-        options: the command's option for each word splitter.
-        several: the note if most texts have several sentences.
+        option: the command's option to split at blanks.
     """
-    if texts and sorted(map(num_ends, texts))[(len(texts) - 1) // 2]:
-        say(f"Note: {several.format(name=name)}", is_error=True)
-    other = next(each for each in SPLITS if each != splitter)
-    found = ["looks split into words already"] if looks_split(texts) else []
-    found += [f"has {unknown:.0%} unknown words"] if texts and unknown > MOST_UNKNOWN else []
-    if found and other in options:
-        note = f"Note: {name} {' and '.join(found)}; it was split {SPLITS[splitter]}."
-        say(f"{note} {options[other]} splits it {SPLITS[other]}.", is_error=True)
+    if splitter == "ptb" and looks_split(texts):
+        say(
+            f"Note: {name} looks split into words already; it was split {SPLITS['ptb']}. {option} splits it "
+            f"{SPLITS['whitespace']}.",
+            is_error=True,
+        )
+
+
+def note_unknown(name: str, texts: Sequence[str], splitter: str, tokenizer: "ElmoTokenizer") -> None:
+    """Prints to standard error which split of a text has fewer unknown words, if many are unknown in the one used.
+
+    If the other split has fewer, the note gives the option for it. A text that looks split already, but was split by
+    rules, gets this note too, unless more of its words are unknown at blanks.
+
+    Args:
+        name: the text's name.
+        texts: its first sentences that are raw text; lists of words have no other split.
+        splitter: the word splitter that was used.
+        tokenizer: the one that knows the words of the softmax.
+    """
+    from elmo_hf.language_model.surprisal_table import place_sentences
+
+    words, unknown = {}, {}
+    for split in SPLITS:
+        words[split] = [word for sentence in place_sentences(texts, split) for word in sentence.words]
+        unknown[split] = _share_unknown(words[split], tokenizer)
+    (other,) = SPLITS.keys() - {splitter}
+    is_better = unknown[other] < unknown[splitter]
+    looks_resplit = splitter == "ptb" and looks_split(texts) and words[splitter] != words[other]
+    is_resplit = looks_resplit and unknown[other] <= unknown[splitter]
+    if not is_resplit and unknown[splitter] <= MOST_UNKNOWN:
+        return
+    looks = f"{name} looks split into words already. " if is_resplit else ""
+    note = (
+        f"Note: {looks}{unknown[splitter]:.0%} of the words at the beginning of {name} are unknown, split "
+        f"{SPLITS[splitter]}, and {unknown[other]:.0%} if split {SPLITS[other]}."
+    )
+    if is_better or is_resplit:
+        note += f" --words {other} splits it {SPLITS[other]}."
+    if min(unknown.values()) > MOST_UNKNOWN_OF_LANGUAGE:
+        note += " The text may be in another language than the model's vocabulary, or spelled in another way."
+    say(note, is_error=True)
+
+
+def _share_unknown(words: Sequence[str], tokenizer: "ElmoTokenizer") -> float:
+    """The share of words that the softmax does not know; 0 for no words."""
+    if not words:
+        return 0.0
+    (unknown,) = tokenizer.word_classes(["<UNK>"])
+    return float((tokenizer.word_classes(words) == unknown).mean())
 
 
 def note_single_words(name: str, texts: Sequence[str], cure: str) -> None:

@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from ..text.first_look import LOOKED_AT
+from ..text.first_look import raw_texts
 from ..text.formats import Format, format_of, refuse_foreign
 from ..text.notes import note
 from ..text.opened_files import opened
@@ -51,7 +51,7 @@ class WordRows:
 
     columns: dict[str, list[str]]  # all columns, of n cells each
     sentences: list[PlacedSentence]  # `regions` count rows of a sentence, `document_region` is the number of its first
-    texts: list[str]  # the first texts, joined
+    texts: list[str]  # the beginnings of the first texts, joined
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,8 @@ def read_word_rows(
             sentences.append(PlacedSentence(line, words, regions, document, number, text[0]))
             number += 1
     cells = table.columns[column]
-    return WordRows(table.columns, sentences, [" ".join(cells[text.start : text.stop]) for text in texts[:LOOKED_AT]])
+    joined = (" ".join(cells[text.start : text.stop]) for text in texts)
+    return WordRows(table.columns, sentences, raw_texts(joined))
 
 
 def write_word_rows(

@@ -19,40 +19,65 @@ FILES = {
     "split.txt": SPLIT,
     "nine.txt": SPLIT * 9,
     "raw.txt": "The ferry left, and nobody knew it was late.\n",
+    "cannot.txt": "You cannot do it , he said .\n",
+    "names.txt": "Qqrx saw Zwqv, Wqzt.\nThe old man went home.\n",
+    "german.txt": "Der alte Mann ging zum Fluss, und niemand wusste, warum.\nSie lachten.\n",
     "words.jsonl": json.dumps("the ferry left , two .".split()) + "\n",
     "several.txt": "We left. It rained.\n“No!” She went.\nYes.",
     "few.txt": "We left. It rained.\nYes.\n",
     "long.txt": f"{'x' * 48}\n{'河' * 17}\n{'é' * 24}b\n" * 2,  # 48, 51 and 49 bytes
 }
 LOOKS = "looks split into words already"
-AT_BLANKS = "it was split at blanks. --words ptb splits it by Penn Treebank rules."
-BY_RULES = "it was split by Penn Treebank rules. --words whitespace splits it at blanks."
+AT_BLANKS, BY_RULES = "split at blanks", "split by Penn Treebank rules"
 EMBEDDED = "it was split by Penn Treebank rules. --split-into-words splits it at blanks."
+RESPLIT = f"38% of the words at the beginning of {{0}} are unknown, {BY_RULES}, and 17% if {AT_BLANKS}."
+USE_BLANKS, USE_RULES = " --words whitespace splits it at blanks.", " --words ptb splits it by Penn Treebank rules."
+SPLIT_WELL = f"17% of the words at the beginning of {{0}} are unknown, {AT_BLANKS}, and 38% if {BY_RULES}."
+FOREIGN = " The text may be in another language than the model's vocabulary, or spelled in another way."
 TRAIN = "--max-steps 1 --rows 1 --unroll-steps 2"
 # Commands, in which `lm` is bilm-tf's tiny language model, and how their notes begin.
 NOTES = {
-    "score lm split.txt": [f"split.txt {LOOKS} and has 17% unknown words; {AT_BLANKS}"],
-    "score lm split.txt --words ptb": [f"split.txt {LOOKS} and has 38% unknown words; {BY_RULES}"],
-    "score tiny split.txt": [f"split.txt {LOOKS} and has 19% unknown words; {BY_RULES}"],
+    "score lm split.txt": [SPLIT_WELL.format("split.txt")],
+    "score lm split.txt --words ptb": [f"split.txt {LOOKS}. {RESPLIT.format('split.txt')}{USE_BLANKS}"],
+    "score tiny split.txt": [
+        f"split.txt {LOOKS}. 19% of the words at the beginning of split.txt are unknown, {BY_RULES}, and 17% if "
+        f"{AT_BLANKS}.{USE_BLANKS}"
+    ],
+    "score tiny cannot.txt": [],
+    "score tiny cannot.txt --words whitespace": [
+        f"12% of the words at the beginning of cannot.txt are unknown, {AT_BLANKS}, and 0% if {BY_RULES}.{USE_RULES}"
+    ],
     "score tiny raw.txt": [],
-    "score tiny raw.txt --words whitespace": [f"raw.txt has 22% unknown words; {AT_BLANKS}"],
+    "score tiny raw.txt --words whitespace": [
+        f"22% of the words at the beginning of raw.txt are unknown, {AT_BLANKS}, and 0% if {BY_RULES}.{USE_RULES}"
+    ],
+    "score tiny names.txt": [
+        f"25% of the words at the beginning of names.txt are unknown, {BY_RULES}, and 44% if {AT_BLANKS}."
+    ],
+    "score tiny german.txt": [
+        f"75% of the words at the beginning of german.txt are unknown, {BY_RULES}, and 100% if {AT_BLANKS}.{FOREIGN}"
+    ],
     "score tiny words.jsonl --words whitespace": [],
     "score tiny long.txt": [
-        "4 of 6 words have more than 48 bytes, of which",
-        f"long.txt has 100% unknown words; {BY_RULES}",
+        "4 of 6 words have more than 48 bytes, of which 48 are read. Put blanks between words, such as Chinese ones, "
+        "that have none.",
+        f"100% of the words at the beginning of long.txt are unknown, {BY_RULES}, and 100% if {AT_BLANKS}.{FOREIGN}",
     ],
-    "vocab nine.txt -o words": [f"the corpus {LOOKS}; {AT_BLANKS}"],
+    "vocab nine.txt -o words": [],
+    "vocab nine.txt -o words --words ptb": [
+        f"the corpus {LOOKS}; it was split by Penn Treebank rules.{USE_BLANKS}",
+    ],
     "vocab raw.txt -o words": [],
     f"pretrain nine.txt --model lm -o new {TRAIN} --held-out nine.txt --checkpoint-steps 1": [
-        f"the held-out text {LOOKS} and has 38% unknown words; {BY_RULES}",
-        f"the training text {LOOKS} and has 38% unknown words; {BY_RULES}",
+        f"the held-out text {LOOKS}. {RESPLIT.format('the held-out text')}{USE_BLANKS}",
+        f"the training text {LOOKS}. {RESPLIT.format('the training text')}{USE_BLANKS}",
     ],
-    f"pretrain nine.txt --model lm -o new {TRAIN} --words whitespace": [
-        f"the training text {LOOKS} and has 17% unknown words; {AT_BLANKS}"
-    ],
+    f"pretrain nine.txt --model lm -o new {TRAIN} --words whitespace": [SPLIT_WELL.format("the training text")],
     f"pretrain long.txt --model tiny -o new {TRAIN}": [
-        "4 of 6 words have more than 48 bytes, of which",
-        "the training",
+        "4 of 6 words have more than 48 bytes, of which 48 are read. Put blanks between words, such as Chinese ones, "
+        "that have none.",
+        f"100% of the words at the beginning of the training text are unknown, {BY_RULES}, and 100% if "
+        f"{AT_BLANKS}.{FOREIGN}",
     ],
     "embed tiny split.txt -o v/": [f"the text {LOOKS}; {EMBEDDED}"],
     "embed tiny - -o v.hdf5": [f"the text {LOOKS}; {EMBEDDED}"],

@@ -156,7 +156,7 @@ def test_pad_returns_what_came_in(tokenizer: ElmoTokenizer, kind: str, as_mappin
         assert json.dumps(lists) == json.dumps(whole)  # in which 1 is not 1.0
     if kind != "lists":
         dtypes = [str(padded[key].dtype) for key in ("input_ids", "attention_mask")]
-        assert dtypes == {"arrays": ["int16", "int64"], "tensors": ["torch.int64", "torch.int64"]}[kind]
+        assert dtypes == {"arrays": ["int64", "int64"], "tensors": ["torch.int64", "torch.int64"]}[kind]
 
 
 def test_pad_gives_each_key_its_own_value_and_leaves_labels_alone(tokenizer: ElmoTokenizer) -> None:
@@ -205,8 +205,6 @@ def test_a_dataset_maps_in_batches(tokenizer: ElmoTokenizer, options: dict[str, 
     expected = ["<S> a b </S>", "<S> c </S>", "<S> </S>"]
     assert mapped["input_ids"][:] == [*map(rows, expected)]
     assert mapped["attention_mask"][:] == [*map(mask, expected)]
-    if "return_tensors" in options:
-        assert mapped.features["input_ids"].feature.feature.dtype == "int16"
     batch = DataCollatorWithPadding(tokenizer)(list(mapped.remove_columns("words")))
     assert batch["input_ids"].tolist() == [rows("<S> a b </S>"), rows("<S> c </S> _"), rows("<S> </S> _ _")]
 
