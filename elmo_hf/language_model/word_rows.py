@@ -16,7 +16,8 @@ The result has the rows and columns of the input, in order, and beside them
     is_unknown                    whether one of them is scored as `<UNK>`
     forward_bits, backward_bits   the sums, or forward_nats, backward_nats; empty if a word was not scored
 
-A text whose rows lie in several places of the table is refused, because there may be a text for each participant.
+A text whose rows lie in several places of the table is refused, because there may be a text for each participant. So
+is one that has all its words several times.
 """
 
 from bisect import bisect_right
@@ -227,8 +228,8 @@ def _texts(table: Rows) -> Iterator[range]:
             raise table.fault(
                 rows[0],
                 f"{table.shown(first)} goes on, which began in line {table.lines[first]}; there are other rows between "
-                "them. If every participant has rows of their own, name the column of participants, too; else put the "
-                "rows of a text together, in the order of its words.",
+                "them. If each participant or item has such rows, name the column that tells them apart as well; else "
+                "put the rows of a text together, in the order of its words.",
             )
         yield range(rows[0], rows[-1] + 1)
 
@@ -246,7 +247,7 @@ def _refuse_repeated(table: Rows, text: range, column: str) -> None:
             raise table.fault(
                 text.start,
                 f"{table.shown(text.start)} has the same {length} words {count} times, as if every participant had "
-                "rows of their own; name the column of participants, too, or leave one row for each word.",
+                "rows of their own; name the column of participants as well, or leave one row for each word.",
             )
 
 
@@ -263,7 +264,7 @@ def _note_counters(table: Rows, texts: Sequence[range], column: str) -> None:
                 row = text.start + int(falls[0]) + 1
                 note(
                     f"{table.place}, line {table.lines[row]}: {name!r} counts up within {table.shown(row)}, and begins "
-                    "again here. If another sentence or participant begins here, name the column that shows it, too."
+                    "again here. If another sentence or participant begins here, name the column that shows it as well."
                 )
                 return
 
