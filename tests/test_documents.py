@@ -22,7 +22,10 @@ from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
 
 # Pages whose Python and commands run as printed in a clone, and print what the page shows.
-PRINTED = "README chinese cloze commands convert embed install linguists neighbours pretraining proteins scale surprisal vectors"
+PRINTED = """
+    README chinese cloze commands convert embed install linguists neighbours pretraining proteins scale surprisal
+    vectors
+"""
 # The libraries that one of them needs.
 NEIGHBOURS = ("sklearn", "spacy", "sentence_transformers", "keybert", "peft", "pandas", "minicons", "keras")
 # What only a clone, or a folder of a model, has; a page that names none of it runs in an empty folder.
@@ -133,7 +136,7 @@ def speed_program() -> str:
 
 # For each program made of a page that does not run as printed, patterns of lines that it prints in this order.
 LINES = {
-    "migration": [r"12 shapes and 4 commands$"],
+    "migration": [r"12 shapes and 5 commands$"],
     "course": [r"the same: True$", r"top layer: True$", r"tiny 0\.\d\d, random weights 0\.\d\d$"],
     "tasks": [
         r"\(1, 6, 3\) True bilm_layers \['attention_mask', 'input_ids', 'word_vector_ids'\]$",

@@ -137,7 +137,7 @@ def embed_documents(
     selection.check(suffix)
     by_bytes = 6 * SHARD_BYTES // selection.bytes_per_word(model)
     characters = window_characters or (CHUNK_CHARACTERS if file else min(SHARD_CHARACTERS, by_bytes))
-    job = {} if documents.protein_names is None else documents.protein_names.job()
+    job: dict[str, Any] = {} if documents.protein_names is None else documents.protein_names.job()
     job |= selection.job(model, tokenizer) | {"split_into_words": documents.split_into_words}
     job |= {"format": "chunk" if file else shard_format, "shard_characters": characters}
     shards = Shards(Folder(f"{output}.partial" if file else output), job, file)

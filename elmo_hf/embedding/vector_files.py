@@ -63,18 +63,19 @@ class Record:
 def write_hdf5(path: Path, records: Iterator[Record]) -> None:
     """Writes one dataset a sentence, named by its index, and `sentence_to_index`, a JSON object in one string.
 
+    A protein's dataset has its name, too.
+
     Source: `embed_file` of AllenNLP 0.9's `ElmoEmbedder`.
     """
     sentence_to_index = {}
     with GuardedFile(path) as target, h5py.File(target, "w") as file:
         for record in records:
-            datasets = {
-                name: file.create_dataset(name, data=array) for name, array in record.named(str(record.number)).items()
-            }
+            arrays = record.named(str(record.number))
+            for name, array in arrays.items():
+                file.create_dataset(name, data=array)
             if record.is_protein and _is_name_in_hdf5(record.text):
-                for end in SUFFIXES.values():
-                    if f"{record.number}{end}" in datasets:
-                        file[f"{record.text}{end}"] = datasets[f"{record.number}{end}"]
+                for name, same in zip(record.named(record.text), arrays, strict=True):
+                    file[name] = file[same]
             sentence_to_index[record.text] = str(record.number)
             target.check()
         dataset = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
@@ -82,17 +83,24 @@ def write_hdf5(path: Path, records: Iterator[Record]) -> None:
 
 
 def write_safetensors(path: Path, records: Iterator[Record], most: int = MOST_TENSORS) -> None:
-    """Writes one tensor a sentence, named by its key; uint16 holds the bits of bfloat16."""
-    arrays = {}
-    protein_to_index = {}
+    """Writes one tensor a sentence, named by its key; uint16 holds the bits of bfloat16.
+
+    Raises:
+        ValueError: if the header would be too long.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    protein_to_index: dict[str, str] = {}
     for record in records:
         arrays |= record.named(record.key)
         if record.is_protein:
             protein_to_index[record.text] = str(record.number)
-    metadata = {"sentence_to_index": json.dumps(protein_to_index)} if protein_to_index else None
-    # Each name of a protein stands in the entries of its arrays, and once in the metadata.
-    names = sum(len(json.dumps(name)) for name in arrays) + len(json.dumps(metadata)) if metadata else 0
-    if ENTRY_BYTES * len(arrays) + names > ENTRY_BYTES * most:
+    size = ENTRY_BYTES * len(arrays)
+    metadata = None
+    if protein_to_index:
+        metadata = {"sentence_to_index": json.dumps(protein_to_index)}
+        # Each name stands in the entries of its arrays, and once in the metadata.
+        size += sum(len(json.dumps(name)) for name in arrays) + len(json.dumps(metadata))
+    if size > ENTRY_BYTES * most:
         raise ValueError(
             f"a .safetensors file holds at most {most:,} arrays, fewer with long names, because its header is limited, "
             f"found {len(arrays):,}; choose another format."
