@@ -95,7 +95,7 @@ NOTES = {
     "vocab single.tsv -o words": [SINGLE.format("the corpus", JOIN)],
     f"pretrain single.tsv --model tiny -o new {TRAIN}": [SINGLE.format("the training text", JOIN)],
     "embed tiny single.tsv -o v.npz": [SINGLE.format("the text", JOIN)],
-    "usages tiny single.tsv --word the -o u.csv": [SINGLE.format("single.tsv", JOIN)],
+    "usages tiny single.tsv --word the --forms man -o u.csv": [SINGLE.format("single.tsv", JOIN)],
     "vectors tiny long.txt -o v.txt": ["2 of 3 words have more than 48 bytes, of which"],
 }
 
