@@ -131,7 +131,7 @@ def download(
             data = [url.removesuffix(INDEX) + DATA for url in urls]
             fetch(data, folder / name_of(data[0]), advice)
     if not (folder / SUMS).exists():
-        _check_published(row, paths)
+        _check_published(row, paths, "Delete {} to download it again.")
         write_sums(folder)
         tqdm.write((folder / SUMS).read_text(encoding="utf-8"), sys.stderr, end="")
     advice = f"Delete {folder} to download again."
@@ -149,15 +149,17 @@ def _own_files(path: Path, row: Published, folder: Path) -> tuple[Path, dict[str
     paths = {field: path / name_of(urls[0]) for field, urls in row.addresses.items()}
     if not paths or not all(each.is_file() for each in paths.values()):
         return path, {}
-    _check_published(row, paths)
+    _check_published(row, paths, "To convert another file {}, give its path in place of --model and --from.")
     return paths.pop("weights"), paths
 
 
-def _check_published(row: Published, paths: Mapping[str, Path]) -> None:
+def _check_published(row: Published, paths: Mapping[str, Path], advice: str) -> None:
+    """Raises ConversionError, with `advice` on the file in place of `{}`, unless files have their published digests."""
     for path, digest in zip(paths.values(), row.md5.split(), strict=False):
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "md5").hexdigest()
-        require(found == digest, path, "", f"the published file, whose MD5 is {digest}", found, f"Delete {path}.")
+        expected = f"the published file, whose MD5 is {digest}"
+        require(found == digest, path, "", expected, found, advice.format(path))
 
 
 class SecureRedirects(urllib.request.HTTPRedirectHandler):

@@ -70,8 +70,8 @@ def _load(path: Path) -> Any:
         found = f"one with {foreign[1] or foreign[2]}" if foreign else f"another one ({type(error).__name__})"
         expected = "a file of tensors by torch.save; other pickles can run code and are not read"
         to_weights = (
-            "If it is a whole model that you trust, save its weights where its own code and torch are: `import torch; "
-            f"torch.save(torch.load({path.name!r}, map_location='cpu').state_dict(), 'weights.pt')`."
+            "If it is a whole model that you trust, load it as its own code does, and save its weights alone: "
+            "`torch.save(model.state_dict(), 'weights.pt')`."
         )
         advice = to_weights if foreign else "It may be damaged: get the file again."
         raise ConversionError(f"{path} must be {expected}, found {shortened(found)}. {advice}") from error

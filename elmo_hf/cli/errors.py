@@ -14,6 +14,8 @@ from ..text.escapes import printable
 # The errors that a user can correct: in the input, the files, the machine or the installation.
 MENDABLE = (ImportError, OSError, StrictDataclassError, ValueError)
 USAGE_ERROR: Any = typer.BadParameter.__base__  # typer has its own copy of click, or an old one click itself
+# The options that set how much is computed at a time; a command has one of them or none.
+BATCH_OPTIONS = ("--batch-words", "--rows")
 # The result of Ctrl-C: a line, and the exit code that shells report for it.
 STOPPED = ("Stopped. Nothing incomplete is left; the same command starts again, or goes on from complete parts.", 130)
 
@@ -38,7 +40,8 @@ class Command(TyperCommand):
             line, code = stop.args or STOPPED  # `pretrain` has its own line
             line = line and f"\n{line}"  # a progress bar may have left its line open
         except Exception as error:
-            reason = line_of(error)
+            options = [option for parameter in self.params for option in parameter.opts]
+            reason = line_of(error, options)
             if reason is None:
                 raise
             line, code = f"Error: {reason}{hint(ctx.obj)}", 1
@@ -57,14 +60,19 @@ def hint(args: list[str]) -> str:
     return next((f" Put the name with a blank in quotes: '{name}'." for name in names if os.path.exists(name)), "")
 
 
-def line_of(error: Exception) -> str | None:
+def line_of(error: Exception, options: Sequence[str] = ()) -> str | None:
     """The line for an error that a user can correct; None for others, which are errors in this package.
 
     It is also None if the reader of the output has closed it; click ends the command then.
+
+    Args:
+        error: what the command raised.
+        options: the command's options, because advice may name only these.
     """
     is_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"  # torch's, not imported
     if is_memory or "can't allocate memory" in str(error):
-        return "there is not enough memory. Give a smaller --batch-words or --rows; or a file is damaged."
+        smaller = next((f" Give a smaller {option}." for option in BATCH_OPTIONS if option in options), "")
+        return f"there is not enough memory, or a file is damaged.{smaller}"
     return one_line(error) if isinstance(error, MENDABLE) and not isinstance(error, BrokenPipeError) else None
 
 

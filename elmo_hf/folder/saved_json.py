@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub.errors import StrictDataclassClassValidationError
+from huggingface_hub.errors import StrictDataclassError
 
 from ..text.escapes import printable
 
@@ -17,7 +17,7 @@ MOST_CHARACTERS = 1000
 
 def one_line(error: BaseException) -> str:
     """An error's text, printable, short and on one line; for a config that breaks a rule, only the rule."""
-    if isinstance(error, StrictDataclassClassValidationError) and error.__cause__ is not None:
+    if isinstance(error, StrictDataclassError) and error.__cause__ is not None:
         error = error.__cause__
     text = printable(" ".join(str(error).split()) or type(error).__name__)
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."

@@ -63,18 +63,18 @@ class Pipelines(dict):
         return self[{"ner": "token-classification"}[task]]
 
 
-def field(default: Any, legal: str, is_legal: Callable[[Any], bool]) -> Any:
-    """A field with a check beyond its type; the check always allows None."""
+def field(name: str, default: Any, legal: str, is_legal: Callable[[Any], bool]) -> Any:
+    """A field with a check beyond its type; the check always allows None. The name is for its error."""
 
     def check(value: Any) -> None:
-        require(value is None or is_legal(value), "value", legal, value)
+        require(value is None or is_legal(value), name, legal, value)
 
     return validated_field(check, default=default)
 
 
-def at_least(least: int, default: float | None) -> Any:
+def at_least(name: str, least: int, default: float | None) -> Any:
     """A field whose number is `least` or more."""
-    return field(default, f"at least {least}", lambda value: least <= value < math.inf)
+    return field(name, default, f"at least {least}", lambda value: least <= value < math.inf)
 
 
 def are_filters(value: Sequence) -> bool:
@@ -169,50 +169,50 @@ class ElmoConfig(PreTrainedConfig):
 
     token_encoder: Literal["char_cnn", "word_embedding"] = "char_cnn"
     alphabet: Literal["bytes", "code_points"] = "bytes"
-    vocab_size: int = at_least(1, NUM_CHARACTER_IDS)
-    num_input_words: int = at_least(0, 0)
-    word_embedding_size: int | None = at_least(1, None)
-    max_word_length: int = at_least(3, 50)
-    char_embedding_size: int = at_least(1, 16)
-    char_filters: Sequence = field(ORIGINAL_FILTERS, "[width, count] pairs of at least 1", are_filters)
+    vocab_size: int = at_least("vocab_size", 1, NUM_CHARACTER_IDS)
+    num_input_words: int = at_least("num_input_words", 0, 0)
+    word_embedding_size: int | None = at_least("word_embedding_size", 1, None)
+    max_word_length: int = at_least("max_word_length", 3, 50)
+    char_embedding_size: int = at_least("char_embedding_size", 1, 16)
+    char_filters: Sequence = field("char_filters", ORIGINAL_FILTERS, "[width, count] pairs of at least 1", are_filters)
     char_activation: Literal["relu", "tanh"] = "relu"
-    num_highway_layers: int = at_least(0, 2)
+    num_highway_layers: int = at_least("num_highway_layers", 0, 2)
     char_projection: bool | None = None
-    projection_size: int = at_least(1, 512)
-    cell_size: int = at_least(1, 4096)
-    num_hidden_layers: int = at_least(1, 2)
+    projection_size: int = at_least("projection_size", 1, 512)
+    cell_size: int = at_least("cell_size", 1, 4096)
+    num_hidden_layers: int = at_least("num_hidden_layers", 1, 2)
     bidirectional: bool = True
     cell_projection: bool | None = None
-    cell_clip: int | float | None = field(3.0, *CLIP)
-    projection_clip: int | float | None = field(3.0, *CLIP)
+    cell_clip: int | float | None = field("cell_clip", 3.0, *CLIP)
+    projection_clip: int | float | None = field("projection_clip", 3.0, *CLIP)
     use_skip_connections: bool = True
-    forget_bias: int | float = field(1.0, "finite", lambda value: abs(value) < math.inf)
+    forget_bias: int | float = field("forget_bias", 1.0, "finite", lambda value: abs(value) < math.inf)
     aligned_layers: Sequence[int] | None = None
     hidden_size: int | None = None
-    num_output_representations: int = at_least(1, 1)
-    representation_dropout: int | float = field(0.5, *RATE)
+    num_output_representations: int = at_least("num_output_representations", 1, 1)
+    representation_dropout: int | float = field("representation_dropout", 0.5, *RATE)
     scalar_mix_weights: Sequence | None = None
     scalar_mix_trainable: bool = True
     scalar_mix_layer_norm: Literal["none", "batch", "word"] = "none"
-    scalar_mix_l2: int | float = at_least(0, 0.0)
+    scalar_mix_l2: int | float = at_least("scalar_mix_l2", 0, 0.0)
     layer_mix: Literal["scalar", "linear"] = "scalar"
     freeze_bilm: bool | Sequence[str] = True
     task_encoder: Literal["none", "lstm"] = "none"
-    task_hidden_size: int = at_least(1, 256)
+    task_hidden_size: int = at_least("task_hidden_size", 1, 256)
     word_vectors: dict[str, int | bool] | None = None
-    mark_size: int | None = at_least(1, None)
-    classifier_dropout: int | float = field(0.0, *RATE)
+    mark_size: int | None = at_least("mark_size", 1, None)
+    classifier_dropout: int | float = field("classifier_dropout", 0.0, *RATE)
     pooling: Literal["mean", "max", "attention"] = "mean"
     text_pairs: bool = False
     use_crf: bool = False
-    num_softmax_words: int | None = at_least(3, None)
+    num_softmax_words: int | None = at_least("num_softmax_words", 3, None)
     softmax: Literal["full", "sampled"] = "full"
-    num_softmax_samples: int = at_least(1, 8192)
+    num_softmax_samples: int = at_least("num_softmax_samples", 1, 8192)
     share_embedding_softmax: bool = False
-    lm_dropout: int | float = field(0.1, *RATE)
+    lm_dropout: int | float = field("lm_dropout", 0.1, *RATE)
     pad_token_id: Literal[0] = 0
-    bos_token_id: int | None = at_least(0, None)
-    eos_token_id: int | None = at_least(0, None)
+    bos_token_id: int | None = at_least("bos_token_id", 0, None)
+    eos_token_id: int | None = at_least("eos_token_id", 0, None)
 
     def __post_init__(self, **kwargs: Any) -> None:
         """Fills fields that are None; `kwargs` are transformers' own fields and unknown names."""

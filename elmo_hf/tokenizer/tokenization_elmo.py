@@ -11,10 +11,10 @@ Glossary: B batch, T words of the longest text, C characters per word. For a wor
 Deliberate differences from other tokenizers of transformers: one position is one word with several ids, so this class
 overrides every method that handles ids, and the Rust tokenizer inside only splits text and names single ids. In raw
 text, `<S>` is ordinary text; a *word* `<S>` is the boundary, as in AllenNLP. A pair of texts is two sentences side by
-side, each with its own boundaries. There is no overflow: ELMo reads texts of any length. Where characters are bytes,
-`add_tokens` reserves a word (AllenNLP's `tokens_to_add`): one id from 262 on replaces its characters, in raw text too.
-`model.resize_token_embeddings(len(tokenizer))` makes room for it. It counts as a word, also as `mask_token`. Words of a
-vocabulary are fixed.
+side, each with its own boundaries. ELMo reads texts of any length, so nothing is cut unless a call asks for it. Where
+characters are bytes, `add_tokens` reserves a word (AllenNLP's `tokens_to_add`): one id from 262 on replaces its
+characters, in raw text too. `model.resize_token_embeddings(len(tokenizer))` makes room for it. It counts as a word,
+also as `mask_token`. Words of a vocabulary are fixed.
 """
 
 import json
@@ -292,8 +292,11 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """Reserves words; raises ValueError for new padding or boundaries, and if ids come from a fixed vocabulary."""
         new = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
         fixed = {self.special_tokens_map.get(name) for name in ("pad_token", "bos_token", "eos_token")}
-        wrong = [word for word in new if word in fixed or not isinstance(self._codec, CharacterCodec)]
-        require(not wrong, "tokens", "characters, or words that the model was trained with", wrong)
+        if isinstance(self._codec, CharacterCodec):
+            wrong, legal = [word for word in new if word in fixed], "other words than padding and boundaries"
+        else:
+            wrong, legal = new, "in the model's vocabulary, which is fixed"
+        require(not wrong, "new_tokens", legal, wrong)
         num_added = super()._add_tokens(new_tokens, special_tokens)
         if isinstance(self._codec, CharacterCodec):
             ids = self._tokenizer.get_vocab()

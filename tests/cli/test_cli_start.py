@@ -40,6 +40,7 @@ USAGE = {
     "usages tiny file.txt -o v.csv": "'--word'",
     "usages tiny a.txt b.txt c.txt --word text -o v.csv": "give one corpus, or two different ones, found 3.",
     "usages tiny file.txt file.txt --word text -o v.csv": "give one corpus, or two different ones",
+    "usages tiny file.txt --word text -o v.txt": "--output writes a .csv or .tsv, found v.txt.",
     "usages tiny file.txt --word text -o v.csv --plot v.txt": "--plot takes .png, .pdf, .svg, found v.txt.",
     "vocab file.txt -o words --size 3": "'--size'",
     "pretrain file.txt -o lm": "give --vocabulary (and --config) for a new model, or --model to adapt one.",
@@ -90,7 +91,7 @@ WRONG = {
     "vectors tiny blanks.txt -o v.txt": r"'New\xa0York'",
     "usages tiny file.txt --word river --forms rivers -o v.csv": "file.txt: no word is river or rivers",
     "usages tiny file.txt --word text -o v.csv": "'text' occurs only once",
-    "usages tiny file.txt --word text -o there.npz": "there.npz exists already",
+    "usages tiny file.txt --word text -o there.tsv": "there.tsv exists already",
     "usages tiny file.txt --word text -o v.csv --plot none/v.png": "there is no folder none to write v.png in.",
     "usages tiny file.txt --word text -o v.csv --layer 3": "--layer must be one of 0, 1, 2, mix, found '3'.",
     "vocab none-*.txt -o v": "there is no file none-*.txt.",
@@ -216,7 +217,7 @@ def test_the_version_comes_with_those_of_torch_and_transformers() -> None:
         (KeyboardInterrupt("Stopped after step 5.", 143), 143, "\nStopped after step 5.\n"),
         (KeyboardInterrupt("", 143), 143, ""),
         (ValueError("a\nb \x1b"), 1, "Error: a b \\x1b\n"),
-        (MemoryError(), 1, "Error: there is not enough memory. Give a smaller --batch-words or --rows"),
+        (MemoryError(), 1, "Error: there is not enough memory, or a file is damaged.\n"),
     ],
     ids=str,
 )
@@ -238,6 +239,31 @@ def test_a_command_ends_with_a_line_and_a_code(error: BaseException, code: int, 
 def test_mistakes_of_this_package_keep_their_traceback_and_click_ends_where_the_reader_has_seen_enough() -> None:
     assert line_of(RuntimeError("a mistake")) is None
     assert line_of(BrokenPipeError()) is None  # `elmo-hf models | head -1`
+
+
+def test_where_memory_is_short_only_an_option_of_the_command_is_recommended() -> None:
+    import typer
+
+    app = typer.Typer()
+
+    @app.command(cls=Command)
+    def score(rows: int = 1) -> None:
+        raise MemoryError
+
+    @app.command(cls=Command)
+    def embed(batch_words: int = 1) -> None:
+        raise MemoryError
+
+    @app.command(cls=Command)
+    def info() -> None:
+        raise MemoryError
+
+    reason = "Error: there is not enough memory, or a file is damaged."
+    assert [CliRunner().invoke(app, [name]).stderr for name in ("score", "embed", "info")] == [
+        f"{reason} Give a smaller --rows.\n",
+        f"{reason} Give a smaller --batch-words.\n",
+        f"{reason}\n",
+    ]
 
 
 @pytest.mark.skipif(find_spec("torchao") is None, reason="torchao is not installed")

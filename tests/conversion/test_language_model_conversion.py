@@ -1,6 +1,7 @@
 """Checkpoints with a softmax: bilm-tf's losses, words and matrix; LSTM language models of torch, and their refusals."""
 
 import json
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,8 @@ from transformers import AutoModelForPreTraining
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
+from elmo_hf.conversion.readers.torch_files import read_matrix
+from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.folder.loading import load_language_models
 
 
@@ -171,6 +174,20 @@ REFUSED: Rows = {
     "no end": (changed(words=[*WORDS[:4], "x", *WORDS[5:]]), "vocab.txt", "<eos>"),
     "own names": (changed(words=[*WORDS[:-1], "<S>"]), "vocab.txt", "<S>"),
 }
+
+
+def test_the_advice_on_a_whole_model_makes_a_file_of_its_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = language_model(5, 7, 1)
+    Path("m.pt").write_bytes(state_bytes(model))
+    with pytest.raises(ConversionError) as refusal:
+        read_matrix(Path("m.pt"))
+    advice = re.search("`(torch.save.*)`", str(refusal.value))
+    assert advice is not None
+    exec(advice[1], {"torch": torch, "model": model})
+    assert torch.load("weights.pt", weights_only=True).keys() == model.state_dict().keys()
 
 
 @each_row({"LSTM": REFUSED})

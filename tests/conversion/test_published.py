@@ -159,8 +159,9 @@ def test_files_with_another_md5_than_the_published_one_are_refused(place: str, s
     right, wrong = (hashlib.md5(content).hexdigest() for content in (b"a", b"c"))
     table = {"a": Published("a.json", "b.hdf5", md5=f"{right} {wrong}")}
     for _ in range(2):
-        with pytest.raises(ConversionError, match=f"b.hdf5 .*{wrong}"):
+        with pytest.raises(ConversionError, match=f"b.hdf5 .*{wrong}") as refusal:
             download("a", server.url, tmp_path / "files", table, str(tmp_path) if place == "a folder" else None)
+    assert ("Delete" in str(refusal.value)) == (place == "a server")  # never the user's own file
 
 
 @pytest.mark.parametrize("record", ["downloads", "own"])

@@ -16,6 +16,7 @@ from tiny_inputs import word_config
 from transformers import AutoConfig
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel
+from elmo_hf.folder.saved_json import one_line
 from elmo_hf.model.scalar_mix import ScalarMix
 
 WORDS = {"token_encoder": "word_embedding", "vocab_size": 10}
@@ -67,6 +68,7 @@ def test_an_illegal_field_is_named_with_what_was_found(name: str, values: list[A
         with pytest.raises(StrictDataclassError, match=f"[`']{name}") as error:
             ElmoConfig(**others | {name: value})
         assert str(value) in str(error.value)
+        assert re.search(rf"[`']{name}[`']", one_line(error.value)), "the sentence itself names the field"
 
 
 def test_a_field_is_checked_when_set_and_rules_between_fields_when_saved_and_when_loaded(tmp_path: Path) -> None:
