@@ -11,10 +11,10 @@ from typer import Argument, Option
 
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
-from ..text.first_look import beginning_of
+from ..text.first_look import Counted, beginning_of
 from ..text.sentences import Sentence, read_sentences
 from .arguments import Column, Encoding, InputFormat, Model, Splitter, load_on_gpu
-from .errors import check_usage, counted, refuse_alone, say
+from .errors import check_usage, counted, counted_sentences, refuse_alone, say
 from .split_notes import note_cut, say_split
 
 if TYPE_CHECKING:
@@ -244,7 +244,8 @@ def score(
     language_model, tokenizer = load_on_gpu(model)
     splitter = words or scoring_splitter(language_model.config, tokenizer)
     texts, read = beginning_of(read_sentences(source, encoding, column, input_format))
-    sentences = list(place_sentences(read, splitter))
+    all_sentences = Counted(read)
+    sentences = list(place_sentences(all_sentences, splitter))
     corpus, summary = _corpus(str(source), sentences, tokenizer, texts, splitter)
     with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
         zero = score_from_zero(language_model, corpus, bar.update)
@@ -254,7 +255,7 @@ def score(
     if per_word is not None:
         wanted = carried if carry_state or documents else zero
         write_table(per_word, sentences, wanted, tokenizer, unit or "bits", skip_unknown, regions)
-    say(summary)
+    say(f"{counted_sentences(all_sentences.count)}, {summary}")
     for state, scores in (("from zero state", zero), ("state carried", carried)):
         backward = scores.backward_perplexity if language_model.config.bidirectional else None
         line = _perplexities(state, scores.forward_perplexity, backward, scores.perplexity)
@@ -267,18 +268,19 @@ def _read_corpus(name: str, read: Iterator[Sentence], tokenizer: "ElmoTokenizer"
     from elmo_hf.language_model.surprisal_table import place_sentences
 
     texts, read = beginning_of(read)
-    sentences = place_sentences(read, tokenizer.word_splitter)
+    all_sentences = Counted(read)
+    sentences = place_sentences(all_sentences, tokenizer.word_splitter)
     bar = tqdm(sentences, desc=name, unit=" sentences", disable=not has_bar)
     corpus, summary = _corpus(f"the {name}", bar, tokenizer, texts if has_bar else [], tokenizer.word_splitter)
     if has_bar:
-        say(f"{name}: {summary}")
+        say(f"{name}: {counted_sentences(all_sentences.count)}, {summary}")
     return corpus
 
 
 def _corpus(
     name: str, sentences: Iterable["PlacedSentence"], tokenizer: "ElmoTokenizer", texts: list[str], splitter: str
 ) -> tuple["Corpus", str]:
-    """The sentences as a corpus; prints its size, and a note if the first texts seem wrongly split."""
+    """The sentences as a corpus, and its words in a sentence; prints a note if the first texts seem wrongly split."""
     from elmo_hf.language_model.corpus import Corpus
 
     read = (each.words for each in sentences)
@@ -287,8 +289,7 @@ def _corpus(
         raise ValueError(f"{name} has no sentences.")
     unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
     say_split(name, texts, splitter, unknown)
-    sizes = f"{counted(len(corpus), 'sentence')}, {counted(corpus.num_words, 'word')}"
-    return corpus, f"{sizes}, {unknown:.2%} unknown."
+    return corpus, f"{counted(corpus.num_words, 'word')}, {unknown:.2%} unknown."
 
 
 def _perplexities(state: str, *values: float | None) -> str:

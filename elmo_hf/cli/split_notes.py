@@ -1,9 +1,9 @@
 """The note of a command that may have split a text into the wrong words."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..text.first_look import looks_split, num_ends
+from ..text.first_look import are_wrapped, looks_split, num_ends
 from .errors import counted, say
 
 if TYPE_CHECKING:
@@ -31,7 +31,13 @@ def say_split(
         unknown: share of the text's words that are unknown to the softmax.
         options: the command's option for each word splitter.
     """
-    if texts and sorted(map(num_ends, texts))[(len(texts) - 1) // 2]:
+    if are_wrapped(texts):
+        say(
+            f"Note: most lines of {name} end within a sentence; each line was read as one. Write one sentence a line, "
+            "for example with spaCy's sentencizer, to read whole sentences.",
+            is_error=True,
+        )
+    elif texts and sorted(map(num_ends, texts))[(len(texts) - 1) // 2]:
         say(
             f"Note: most lines of {name} have several sentences; each line was read as one. Write one sentence a line, "
             "for example with spaCy's sentencizer, to read them apart.",
@@ -45,17 +51,35 @@ def say_split(
         say(f"{note} {options[other]} splits it {SPLITS[other]}.", is_error=True)
 
 
+def look_at(name: str, tokenizer: "ElmoTokenizer") -> Callable[[list[str]], None]:
+    """A function of the first raw texts of an input that prints the notes on how the tokenizer reads them."""
+
+    def look(texts: list[str]) -> None:
+        say_split(name, texts, tokenizer.word_splitter, options={"whitespace": "--split-into-words"})
+        list(note_cut(map(tokenizer.tokenize, texts), tokenizer, " at the beginning"))
+
+    return look
+
+
+def is_cut(word: str, tokenizer: "ElmoTokenizer") -> bool:
+    """Whether a word is longer than the model reads."""
+    most = tokenizer.max_word_length - 2
+    if 4 * len(word) <= most:  # at most 4 bytes a character
+        return False
+    letters = word if tokenizer.alphabet == "code_points" else word.encode("utf-8", "ignore")
+    return len(letters) > most
+
+
 def note_cut(texts: Iterable[Sequence[str]], tokenizer: "ElmoTokenizer", where: str = "") -> Iterator[Sequence[str]]:
     """Gives lists of words; after the last list, prints to standard error how many words were cut."""
-    most, cut, total = tokenizer.max_word_length - 2, 0, 0
-    is_code_points = tokenizer.alphabet == "code_points"
+    cut = total = 0
     for words in texts:
         total += len(words)
-        long = [word for word in words if 4 * len(word) > most]  # at most 4 bytes a character
-        cut += sum(len(word if is_code_points else word.encode("utf-8", "ignore")) > most for word in long)
+        cut += sum(is_cut(word, tokenizer) for word in words)
         yield words
     if cut and tokenizer.token_encoder == "char_cnn":
-        unit = "characters" if is_code_points else "bytes"
+        most = tokenizer.max_word_length - 2
+        unit = "characters" if tokenizer.alphabet == "code_points" else "bytes"
         note = (
             f"Note: {cut:,} of {counted(total, 'word')}{where} have more than {most} {unit}, of which {most} are read."
         )

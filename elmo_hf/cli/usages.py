@@ -11,6 +11,7 @@ from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
 from .arguments import Column, Device, Encoding, InputFormat, Model, SplitIntoWords, usable_device
 from .errors import check_usage, counted, say
+from .split_notes import look_at
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,7 +73,8 @@ def usages(
         reading["input_format"] = input_format
         all_forms = [word, *filter(None, map(str.strip, forms.split(",")))]
         documents = Documents.find([name], str(output), **reading)
-        found[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most)
+        look = look_at(name, tokenizer)
+        found[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most, look)
         counts = Counter(usage.word.lower() for usage in found[key]).most_common()
         say(f"{key}: {name}, {counted(len(found[key]), 'usage')}: {', '.join(f'{form} {n:,}' for form, n in counts)}.")
     if sum(map(len, found.values())) == 1:
