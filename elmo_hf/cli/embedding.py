@@ -9,9 +9,10 @@ from typer import Argument, Option
 
 from ..disk.whole_files import refuse_existing
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
-from .errors import check_usage, counted, refuse_alone, say
+from .dry_run import show
+from .errors import check_usage, counted_sentences, refuse_alone, say
 from .protein_notes import note_names
-from .split_notes import JOIN_ROWS, note_cut, note_lines, note_single_words, note_split_text
+from .split_notes import look_at
 
 # The vectors that `embed` keeps of a sentence.
 Layers = Literal["all", "top", "mix", "average", "sum", "concat", "pooled", "pooled_sum"]
@@ -39,7 +40,10 @@ def embed(
             metavar="OUT",
             help="A new .hdf5, .h5, .safetensors, .parquet or .npz; or a folder (DIR/, s3://...) for shards.",
         ),
-    ],
+    ] = "",
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Print how INPUT is read, with its first sentences, and write nothing.")
+    ] = False,
     layers: Annotated[Layers, Option(help="What to keep of a sentence.")] = "all",
     dtype: Annotated[Dtype, Option(help="Type of the numbers written.")] = "float32",
     words: Annotated[
@@ -84,6 +88,7 @@ def embed(
     refuse_alone("--column NAME", column is not None, split=split)
     refuse_alone("--id N", id_part is not None, split_char=split_char)
     check_usage(split_char != "", "--split-char must not be empty.")
+    check_usage(dry_run or bool(output), "Missing option '--output' / '-o'; or give --dry-run.")
     import pyarrow
 
     from elmo_hf.embedding.chosen_words import ChosenWords
@@ -94,15 +99,18 @@ def embed(
     from elmo_hf.embedding.window_vectors import Selection
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
-    refuse_alone("a folder of shards, DIR/", is_folder(output), format=shard_format)
-    if not is_folder(output):
-        refuse_existing(Path(output), is_folder=False)  # before the model is loaded
     stream = sys.stdin.buffer if sources == ["-"] else None
     reading = {"split_into_words": split_into_words, "encoding": encoding, "column": column}
     reading["input_format"] = input_format
     part = None if id_part is None else HeaderPart(id_part, split_char or "|")
     names = ProteinNames(part)
     documents = Documents.find(sources, output, split=split or "train", stream=stream, protein_names=names, **reading)
+    if dry_run:
+        show(documents, load_tokenizer(model))
+        return
+    refuse_alone("a folder of shards, DIR/", is_folder(output), format=shard_format)
+    if not is_folder(output):
+        refuse_existing(Path(output), is_folder=False)  # before the model is loaded
     chosen = None if words is None else ChosenWords(words)
 
     # pyarrow's own memory pool keeps up to 100 MiB of unused memory.
@@ -116,12 +124,6 @@ def embed(
     place = usable_device("cpu" if engine else device or processes.device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
 
-    def look(texts: list[str]) -> None:
-        note_lines("the text", texts)
-        note_split_text("the text", texts, tokenizer.word_splitter, "--split-into-words")
-        note_single_words("the text", texts, JOIN_ROWS)
-        list(note_cut(map(tokenizer.tokenize, texts), tokenizer, " at the beginning"))
-
     count = embed_documents(
         loaded,
         tokenizer,
@@ -133,10 +135,10 @@ def embed(
         processes=processes,
         make=make,
         show_progress=True,
-        look=look,
+        look=look_at("the text", tokenizer),
     )
     if processes.is_main_process:
-        say(f"Wrote {counted(count, 'sentence')} to {output}.")
+        say(f"Wrote {counted_sentences(count)} to {output}.")
         if chosen is not None and chosen.found is False:
             say(f"Note: --words {words} chose no word of the sentences embedded now; capitals count.")
         note_names(names)

@@ -36,9 +36,9 @@ def fill(
     """
     from elmo_hf.language_model.cloze import gap_log_probs, gaps, rank_words
 
-    # `os.path.isfile`, unlike `Path.is_file`, takes a text that is too long for a name.
+    # `os.path.exists`, unlike `Path.exists`, takes a text that is too long for a name.
     read: Iterable[Sentence] = [text]
-    if os.path.isfile(text):
+    if os.path.exists(text) and not os.path.isdir(text):
         read = read_sentences(Path(text), encoding=encoding, input_format=input_format)
     sentences = [sentence for sentence in read if sentence]
     language_model, tokenizer = load_on_gpu(model)

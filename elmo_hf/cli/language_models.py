@@ -1,7 +1,8 @@
 """The commands of language models: `elmo-hf vocab`, `elmo-hf pretrain` and `elmo-hf score`."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,20 +12,11 @@ from typer import Argument, Option
 
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
-from ..text.first_look import beginning_of
+from ..text.first_look import Counted, beginning_of
 from ..text.sentences import Sentence, read_sentences
 from .arguments import Column, Encoding, InputFormat, Model, Splitter, load_on_gpu
-from .errors import check_usage, counted, refuse_alone, say
-from .split_notes import (
-    JOIN_ROWS,
-    SEVERAL_IN_LINES,
-    SEVERAL_IN_ROWS,
-    note_cut,
-    note_lines,
-    note_single_words,
-    note_split_text,
-    note_unknown,
-)
+from .errors import check_usage, counted, counted_sentences, refuse_alone, say
+from .split_notes import note_cut, note_lines, note_split_text, note_texts_of_rows, note_unknown
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
@@ -70,7 +62,6 @@ def vocab(
     covered = sum(counts[word] for word in vocabulary[len(SPECIAL_WORDS) :])
     note_lines("the corpus", texts)
     note_split_text("the corpus", texts, words, "--words whitespace")
-    note_single_words("the corpus", texts, JOIN_ROWS)
     say(
         f"Wrote {len(vocabulary):,} words to {output}: {covered / total:.2%} of the corpus's {total:,} words "
         f"({len(counts):,} distinct) are among them."
@@ -266,16 +257,19 @@ def score(
         check_new_file(per_word)
     language_model, tokenizer = load_on_gpu(model)
     splitter = words or scoring_splitter(language_model.config, tokenizer)
-    several, word_rows = SEVERAL_IN_LINES, None
+    look = note_texts_of_rows if by else partial(note_lines, join="In a table, --by COLUMN joins the rows of a text.")
+    word_rows = None
     if by:
         assert column is not None  # see `refuse_alone` above
         word_rows = read_word_table(source, column, by, splitter, encoding, input_format)
-        sentences, texts, several = word_rows.sentences, word_rows.texts, SEVERAL_IN_ROWS
+        sentences, texts = word_rows.sentences, word_rows.texts
+        shown = counted(len(sentences), "sentence")
     else:
         texts, read = beginning_of(read_sentences(source, encoding, column, input_format))
-        sentences = list(place_sentences(read, splitter))
-        note_single_words(str(source), texts, "In a table, --by COLUMN joins the rows of a text.")
-    corpus, summary = _corpus(str(source), sentences, tokenizer, texts, splitter, several)
+        all_sentences = Counted(read)
+        sentences = list(place_sentences(all_sentences, splitter))
+        shown = counted_sentences(all_sentences.count)
+    corpus, summary = _corpus(str(source), sentences, tokenizer, texts, splitter, look)
     with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
         zero = score_from_zero(language_model, corpus, bar.update)
         numbers = [each.document for each in sentences] if documents else None
@@ -287,7 +281,7 @@ def score(
             write_table(per_word, sentences, wanted, tokenizer, unit or "bits", skip_unknown, regions)
         else:
             write_word_rows(per_word, word_rows, wanted, tokenizer, unit or "bits", skip_unknown)
-    say(summary)
+    say(f"{shown}, {summary}")
     for state, scores in (("from zero state", zero), ("state carried", carried)):
         backward = scores.backward_perplexity if language_model.config.bidirectional else None
         line = _perplexities(state, scores.forward_perplexity, backward, scores.perplexity)
@@ -300,12 +294,12 @@ def _read_corpus(name: str, read: Iterator[Sentence], tokenizer: "ElmoTokenizer"
     from elmo_hf.language_model.surprisal_table import place_sentences
 
     texts, read = beginning_of(read)
-    sentences = place_sentences(read, tokenizer.word_splitter)
+    all_sentences = Counted(read)
+    sentences = place_sentences(all_sentences, tokenizer.word_splitter)
     bar = tqdm(sentences, desc=name, unit=" sentences", disable=not has_bar)
     corpus, summary = _corpus(f"the {name}", bar, tokenizer, texts if has_bar else [], tokenizer.word_splitter)
     if has_bar:
-        note_single_words(f"the {name}", texts, JOIN_ROWS)
-        say(f"{name}: {summary}")
+        say(f"{name}: {counted_sentences(all_sentences.count)}, {summary}")
     return corpus
 
 
@@ -315,9 +309,9 @@ def _corpus(
     tokenizer: "ElmoTokenizer",
     texts: list[str],
     splitter: str,
-    several: str = SEVERAL_IN_LINES,
+    look: Callable[[str, list[str]], None] = note_lines,
 ) -> tuple["Corpus", str]:
-    """The sentences as a corpus; prints its size, and a note if the first texts seem wrongly split."""
+    """The sentences as a corpus, and its words in a sentence; prints a note if the first texts seem wrongly split."""
     from elmo_hf.language_model.corpus import Corpus
 
     read = (each.words for each in sentences)
@@ -325,10 +319,9 @@ def _corpus(
     if len(corpus) == 0:
         raise ValueError(f"{name} has no sentences.")
     unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
-    note_lines(name, texts, several)
+    look(name, texts)
     note_unknown(name, texts, splitter, tokenizer)
-    sizes = f"{counted(len(corpus), 'sentence')}, {counted(corpus.num_words, 'word')}"
-    return corpus, f"{sizes}, {unknown:.2%} unknown."
+    return corpus, f"{counted(corpus.num_words, 'word')}, {unknown:.2%} unknown."
 
 
 def _perplexities(state: str, *values: float | None) -> str:

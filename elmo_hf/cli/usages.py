@@ -1,7 +1,6 @@
 """The command `elmo-hf usages`."""
 
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,7 @@ from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
 from .arguments import Column, Device, Encoding, InputFormat, Model, SplitIntoWords, usable_device
 from .errors import check_usage, counted, say
-from .split_notes import JOIN_ROWS, note_single_words
+from .split_notes import look_at
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,7 +77,7 @@ def usages(
         reading["input_format"] = input_format
         all_forms = [word, *filter(None, map(str.strip, forms.split(",")))]
         documents = Documents.find([name], str(output), **reading)
-        look = partial(note_single_words, name, cure=JOIN_ROWS)
+        look = look_at(name, tokenizer)
         found[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most, look)
         counts = Counter(usage.word.lower() for usage in found[key]).most_common()
         say(f"{key}: {name}, {counted(len(found[key]), 'usage')}: {', '.join(f'{form} {n:,}' for form, n in counts)}.")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from ..text.formats import Format
-from ..text.sentences import Protein, Sentence, read_dataset, read_sentences
+from ..text.sentences import Sentence, read_dataset, read_sentences
 from .protein_names import ProteinNames
 from .stores import InputFile, find_files, is_file, place_of
 
@@ -45,7 +45,7 @@ class Documents(NamedTuple):
 
         Args:
             sources: files, patterns, folders, or datasets.
-            output: where the vectors are written; this is not read.
+            output: where the vectors are written; this is not read. "": nowhere.
             **reading: the other attributes.
 
         Raises:
@@ -57,6 +57,8 @@ class Documents(NamedTuple):
         by_place: dict[str, str] = {}
         for name in (name for source in sources for name in find_files(source)):
             by_place.setdefault(place_of(name), name)
+        if output == "":
+            return documents._replace(names=[*by_place.values()])
         written = place_of(output)
         own = (f"{written}/", f"{written}.partial/")
         found = [name for place, name in by_place.items() if place != written and not place.startswith(own)]
@@ -91,17 +93,18 @@ class Documents(NamedTuple):
         protein_names = self.protein_names or ProteinNames()
         protein_names.begin()
         for name in self.names:
-            for index, sentence in enumerate(self._sentences(name)):
-                if isinstance(sentence, Protein):
-                    sentence.name = protein_names.name(sentence, f"{name}, record {index}")
-                else:
-                    protein_names.see_text(name)
+            for index, sentence in enumerate(protein_names.give(name, self.sentences(name))):
                 if self.split_into_words and isinstance(sentence, str):
                     sentence = sentence.split()
                 yield (PASSWORD.sub("", name), index), sentence
 
-    def _sentences(self, name: str) -> Iterator[Sentence]:
-        if self.column is not None and self.stream is None and not is_file(name):
+    def is_dataset(self, name: str) -> bool:
+        """Whether a name is that of a dataset, of which a column is read, and not a file."""
+        return self.column is not None and self.stream is None and not is_file(name)
+
+    def sentences(self, name: str) -> Iterator[Sentence]:
+        """The sentences of one document."""
+        if self.is_dataset(name):
             yield from read_dataset(name, self.split, self.column)
             return
         file: Any = InputFile(name, self.stream)

@@ -19,9 +19,10 @@ the second part, a name ends at its first blank, and of two records with one nam
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ..text.sentences import Protein, storable
+from ..text.sentences import Protein, Sentence, storable
 
 UNNAMED = "unnamed"
 # What files of vectors call other things: an array of hdf5, the key of metadata in safetensors, arrays of a protein.
@@ -77,6 +78,23 @@ class ProteinNames:
         if self.part is None:
             return {}
         return {"protein_names": f"part {self.part.number} between {self.part.separator!r}"}
+
+    def give(self, document: str, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+        """The sentences of the next document of the input, whose proteins get their names.
+
+        Args:
+            document: its name, for messages.
+            sentences: its sentences, from the first one.
+
+        Raises:
+            ValueError: as `see_text` and `name`.
+        """
+        for number, sentence in enumerate(sentences):
+            if isinstance(sentence, Protein):
+                sentence.name = self.name(sentence, f"{document}, record {number}")
+            else:
+                self.see_text(document)
+            yield sentence
 
     def see_text(self, place: str) -> None:
         """Notes that the input has a sentence that is no protein.

@@ -35,7 +35,7 @@ from tqdm import tqdm
 
 from ..disk.whole_files import leftover, named_if_full, only_writer, publish, refuse_existing
 from ..model.modeling_elmo import ElmoModel
-from ..text.first_look import raw_texts
+from ..text.first_look import Count, is_blank, raw_texts
 from ..text.sentences import Protein, Sentence, storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .input_documents import Documents, Window
@@ -98,7 +98,7 @@ def embed_documents(
     make: Callable[[Maker, Iterable[Window], tqdm], None] | None = None,
     show_progress: bool = False,
     look: Callable[[list[str]], None] = lambda texts: None,
-) -> int:
+) -> Count:
     """Embeds every sentence of documents, or the rest that an interrupted run left.
 
     Args:
@@ -117,7 +117,7 @@ def embed_documents(
         look: a function that is called with the raw texts among the first sentences.
 
     Returns:
-        the number of sentences.
+        the number of sentences, and of blank ones among them.
 
     Raises:
         ValueError: if files of this format cannot hold the vectors, there are no sentences, a document cannot be read
@@ -168,7 +168,7 @@ def embed_documents(
         processes.wait_for_everyone()
         if processes.is_main_process:
             shards.finish()
-    return shards.num_sentences
+    return shards.count
 
 
 def damaged_shards(folder: Path) -> tuple[int, list[str]]:
@@ -185,7 +185,7 @@ class Shards:
     """The shards of a folder and their entries; errors are those of `embed_documents`.
 
     Attributes:
-        num_sentences: the number of sentences in the windows that were read.
+        count: of the sentences in the windows that were read.
     """
 
     def __init__(self, folder: Folder, job: dict[str, Any], file: Path | None) -> None:
@@ -195,7 +195,7 @@ class Shards:
         self._suffix = f".{job['format']}"
         self._sizes: dict[str, int] = {}
         self._windows: list[tuple[str, int, list[list[Any]]]] = []  # digest, first sentence and spans of each
-        self.num_sentences = 0
+        self.count = Count(0, 0)
 
     def begin(self, stack: ExitStack) -> bool:
         """Keeps other runs from writing an output on a disk until `stack` closes.
@@ -242,7 +242,8 @@ class Shards:
             if window.number % count == index and not self._has(window.number, window.digest):
                 yield window
             self._windows.append((window.digest, window.first, _spans(window)))
-            self.num_sentences += len(window.lines)
+            num_blank = self.count.blank + sum(map(is_blank, window.sentences))
+            self.count = Count(self.count.sentences + len(window.lines), num_blank)
 
     def _has(self, number: int, digest: str) -> bool:
         """Whether a window's shard exists and is whole; prints a note if it is damaged."""

@@ -57,11 +57,10 @@ def find_usages(
         OSError: if a document cannot be opened.
     """
     word = ChosenWords(re.compile("|".join(map(re.escape, forms)), re.IGNORECASE))
-    sentences = documents.read()
-    first = list(islice(sentences, LOOKED_AT))
+    read = iter(tqdm(documents.read(), unit=" sentences"))
+    first = list(islice(read, LOOKED_AT))
     look(raw_texts(text for _, text in first))
-    read = tqdm(chain(first, sentences), unit=" sentences")
-    split = ((line, tokenizer.tokenize(text) if isinstance(text, str) else text) for line, text in read)
+    split = ((line, tokenizer.tokenize(text) if isinstance(text, str) else text) for line, text in chain(first, read))
     found = [(line, words) for line, words in split if len(word.positions(words))]
     if not found:
         raise ValueError(f"{', '.join(documents.names)}: no word is {' or '.join(forms)}, as the tokenizer splits it.")

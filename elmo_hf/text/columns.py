@@ -86,20 +86,22 @@ def conll_sentences(file: TextFile, column: str | None) -> Iterator[list[str]]:
     Raises:
         ValueError: if lines have different numbers of columns, or no such column.
     """
+    place = words_place(file, column)
     if column is None and looks_like_conllu(file.first_lines(LOOKED_AT)):
         yield from conllu_sentences(file)
         return
-    place = word_column(file.first_lines(LOOKED_AT)) if column is None else column_number(file, column)
     for block in conll_blocks(file, [place]):
         yield [cells[place] for cells in block]
 
 
-def column_number(file: TextFile, column: str) -> int:
-    """The number of a column that a user gave.
+def words_place(file: TextFile, column: str | None) -> int:
+    """The column of the words: by the number that a user gave, or by the first lines.
 
     Raises:
-        ValueError: if it is no number.
+        ValueError: if what the user gave is no number.
     """
+    if column is None:
+        return word_column(file.first_lines(LOOKED_AT))
     if re.fullmatch("-?[0-9]{1,3}", column) is None:
         raise file.fault(f"its columns have no names; give a number, such as `--column 0`, found {column!r}.")
     return int(column)

@@ -30,6 +30,19 @@ def json_sentences(file: TextFile, keys: Sequence[str]) -> Iterator[Sentence]:
         yield sentence
 
 
+def shown_keys(file: TextFile, keys: Sequence[str]) -> str:
+    """The keys of the first object of a file with one value a line, and which of them is read; "" if it has none."""
+    first = next((line for line in file.first_lines(LOOKED_AT) if line.strip()), "")
+    try:
+        value = json.loads(first)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(value, dict):
+        return ""
+    key = next((key for key in keys if value.get(key) is not None), "none")
+    return f"{key}, of {', '.join(value)}"
+
+
 def looks_like_json(lines: Sequence[str]) -> bool:
     """Whether the first lines of a file are JSON that no text is: objects, lists of strings, or a document's start."""
     filled = [line for line in lines[:LOOKED_AT] if line.strip()]

@@ -10,8 +10,12 @@ from .values import KEYS, Sentence, Sentences
 MAGIC = b"PAR1"
 
 
-def parquet_sentences(file: OpenedFile, column: str | None) -> Iterator[Sentence]:
-    """The sentences in a column of a Parquet file, or in the first column of those named as in `KEYS`; "" for nulls.
+def parquet_sentences(file: OpenedFile, column: str | None) -> tuple[str, Iterator[Sentence]]:
+    """The column of a Parquet file that is read, of all, and the sentences in it; "" for nulls.
+
+    Args:
+        file: the file.
+        column: the column; None: the first of those named as in `KEYS`.
 
     Raises:
         ValueError: if the file is damaged, has no such column, or has other values in it.
@@ -24,18 +28,31 @@ def parquet_sentences(file: OpenedFile, column: str | None) -> Iterator[Sentence
         source = io.BytesIO(file.content.read())
     else:
         source.seek(0)
-    row = 0
     try:
         table = parquet.ParquetFile(source)
         key = _column_of(table.schema_arrow, column)
-        sentences = Sentences(file.path, (key,))
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise _fault(file, error) from error
+    return f"{key}, of {', '.join(table.schema_arrow.names)}", _values(file, table, key)
+
+
+def _values(file: OpenedFile, table: Any, key: str) -> Iterator[Sentence]:
+    import pyarrow
+
+    sentences = Sentences(file.path, (key,))
+    row = 0
+    try:
         for batch in table.iter_batches(batch_size=1024, columns=[key]):
             for value in batch.column(key).to_pylist():
                 row += 1
                 yield sentences({key: value})
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        place = f", row {row}" if row else ""
-        raise ValueError(f"{file.path}{place}: {' '.join(str(error).split())}") from error
+        raise _fault(file, error, row) from error
+
+
+def _fault(file: OpenedFile, error: Exception, row: int = 0) -> ValueError:
+    place = f", row {row}" if row else ""
+    return ValueError(f"{file.path}{place}: {' '.join(str(error).split())}")
 
 
 def _column_of(schema: Any, column: str | None) -> str:

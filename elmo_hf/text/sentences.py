@@ -15,23 +15,68 @@ docs/files.md says how each format is recognised, and what is refused.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from .columns import conll_sentences, conllu_sentences
+from .columns import conll_sentences, conllu_sentences, words_place
 from .fasta import Protein, fasta_sentences
 from .formats import FORMAT_OF, Format, format_of, is_parquet, refuse_foreign, suffix_of
-from .json_lines import json_sentences
+from .json_lines import json_sentences, shown_keys
 from .opened_files import OpenedFile, opened
 from .parquet_files import parquet_sentences
-from .tables import table_sentences
+from .tables import shown_columns, table_sentences
 from .text_files import TextFile, read_lines
 from .values import KEYS, Sentence, Sentences, sentence_of
 
-__all__ = ["Protein", "Sentence", "read_dataset", "read_lines", "read_sentences", "sentence_of", "storable"]
+__all__ = [
+    "Protein",
+    "Reading",
+    "Sentence",
+    "read_dataset",
+    "read_lines",
+    "read_sentences",
+    "reading",
+    "sentence_of",
+    "storable",
+]
 
 # Errors that `datasets` raises besides its own if a dataset does not exist, or if one of its files is damaged.
 UNREADABLE = (EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error)
+
+
+class Reading(NamedTuple):
+    """A file that is open, how it is read, and its sentences."""
+
+    input_format: Format
+    encoding: str  # as Python names it; "" for Parquet
+    columns: str  # the columns or keys, and which of them is read; "" in other formats
+    sentences: Iterator[Sentence]
+
+
+@contextmanager
+def reading(
+    path: Path, encoding: str = "utf-8", column: str | None = None, input_format: Format | None = None
+) -> Iterator[Reading]:
+    """Opens a file for its sentences to be read, once; arguments and errors are those of `read_sentences`."""
+    with opened(path) as file:
+        refuse_foreign(file)
+        if input_format == "parquet" or (input_format is None and _is_parquet(file)):
+            columns, sentences = parquet_sentences(file, column)
+            yield Reading("parquet", "", columns, sentences)
+            return
+        text = TextFile(file, encoding)
+        keys = KEYS if column is None else (column,)
+        chosen = input_format or format_of(text, keys)
+        columns, sentences = "", _sentences(text, chosen, column, keys)
+        if chosen == "table":
+            columns = shown_columns(text, keys)
+        elif chosen == "jsonl":
+            columns = shown_keys(text, keys)
+        elif chosen == "conll":
+            columns = f"column {words_place(text, column)}, counted from 0"
+        yield Reading(chosen, text.codec.removesuffix("-sig"), columns, sentences)
 
 
 def read_sentences(
@@ -51,18 +96,12 @@ def read_sentences(
             names the file, the line, and what to do.
         OSError: if the file cannot be opened.
     """
-    with opened(path) as file:
-        refuse_foreign(file)
-        if input_format == "parquet" or (input_format is None and _is_parquet(file)):
-            yield from parquet_sentences(file, column)
-            return
-        yield from text_sentences(TextFile(file, encoding), column, input_format)
+    with reading(path, encoding, column, input_format) as file:
+        yield from file.sentences
 
 
-def text_sentences(file: TextFile, column: str | None, input_format: Format | None) -> Iterator[Sentence]:
-    """The sentences of a file of text; arguments and errors are those of `read_sentences`."""
-    keys = KEYS if column is None else (column,)
-    match input_format or format_of(file, keys):
+def _sentences(file: TextFile, chosen: Format, column: str | None, keys: Sequence[str]) -> Iterator[Sentence]:
+    match chosen:
         case "jsonl":
             return json_sentences(file, keys)
         case "table":

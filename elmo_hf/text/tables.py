@@ -55,6 +55,14 @@ def table_sentences(file: TextFile, column: str | None) -> Iterator[Sentence]:
         yield sentence
 
 
+def shown_columns(file: TextFile, keys: Sequence[str]) -> str:
+    """The columns of a table, and which of them is read."""
+    header = next((line for line in file.first_lines(LOOKED_AT_ROWS) if line.strip()), "")
+    names = max((_split(header, separator) for separator in NAMES), key=len)
+    key = next((key for key in keys if key in names), "none")
+    return f"{key}, of {', '.join(names)}"
+
+
 def read_table(path: Path, encoding: str = "utf-8", keys: Sequence[str] = ()) -> Iterator[Row]:
     """Reads the rows of a table with commas or tabs as text.
 

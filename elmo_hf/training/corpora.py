@@ -46,7 +46,9 @@ def read_sources(
 
 def _files(source: str) -> list[str]:
     """The file of this name, or the files that match a pattern; empty for a dataset."""
-    paths = [source] if os.path.isfile(source) else sorted(filter(os.path.isfile, glob(source, recursive=True)))
+    if os.path.exists(source) and not os.path.isdir(source):  # a file, or a pipe such as /dev/fd/63
+        return [source]
+    paths = sorted(filter(os.path.isfile, glob(source, recursive=True)))
     is_name = HUB_NAME.fullmatch(source) and not source.endswith(SUFFIXES)
     if not paths and not is_name and not os.path.isdir(source):
         raise ValueError(f"there is no file {source}.")

@@ -9,10 +9,9 @@ from commands import output_of, run
 from language_models import WORDS, random_language_model, tiny_files, words_file
 
 from elmo_hf import ElmoConfig, ElmoTokenizer
-from elmo_hf.cli.split_notes import note_single_words
 from elmo_hf.conversion.contract import Given
 from elmo_hf.folder.loading import BILM_TF_SCORING, load_for_pretraining, scoring_splitter
-from elmo_hf.text.first_look import looks_split
+from elmo_hf.text.first_look import are_single_words, looks_split
 
 # The words of the tiny language model, and two that Penn Treebank rules would take apart.
 SPLIT = "the ferry <unk> left , two @-@ two .\n\nnobody knew .\n"
@@ -118,7 +117,7 @@ def test_a_command_notes_what_may_be_split_wrong(
 
 
 @pytest.mark.parametrize(
-    ("texts", "is_noted"),
+    ("texts", "expected"),
     [
         (["The", "old", "", "sailor,", "at"], False),  # too few
         (["The", "old", "", "sailor,", "at", "sea"], True),
@@ -128,12 +127,8 @@ def test_a_command_notes_what_may_be_split_wrong(
         ([], False),
     ],
 )
-def test_single_words_are_noted_if_they_are_most_lines(
-    texts: list[str], is_noted: bool, capsys: pytest.CaptureFixture[str]
-) -> None:
-    note_single_words("t.txt", texts, "Join them.")
-    note = "Note: most lines or rows of t.txt have one word, and each was read as a sentence of its own. Join them.\n"
-    assert capsys.readouterr().err == (note if is_noted else "")
+def test_lines_are_single_words_if_most_have_one_of_a_words_length(texts: list[str], expected: bool) -> None:
+    assert are_single_words(texts) is expected
 
 
 @pytest.mark.parametrize(

@@ -250,5 +250,8 @@ def test_embed_says_which_names_it_made_and_takes_a_part_of_the_header(
     assert_fails(run(*command, "--split-char", "|"), 2, "--split-char needs --id N")
     assert_fails(run(*command, "--id", "0", "--split-char", ""), 2, "must not be empty")
     assert not Path("c.npz").exists()
+    assert "  0, P1: M | K | V\n  1, P9: W | W\n" in output_of(
+        "embed", tiny_folder, "p.fasta", "--dry-run", "--id", "1"
+    )
     assert output_of("embed", tiny_folder, "p.fasta", "-o", "shards/", "--id", "0", "--format", "npz")
     assert np.load("shards/part-00000.npz").files == ["sp", "tr"]

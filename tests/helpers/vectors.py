@@ -38,7 +38,7 @@ def embed_file(model: ElmoModel, tokenizer: ElmoTokenizer, source: Any, output: 
     documents = Documents(["-"], stream=source, **reading)
     if isinstance(source, list):
         documents = Documents.find(source, output, **reading)
-    return embed_documents(model, tokenizer, documents, output, Selection(**parts), **options)
+    return embed_documents(model, tokenizer, documents, output, Selection(**parts), **options).sentences
 
 
 @torch.no_grad()
