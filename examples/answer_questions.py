@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import recipe
 import torch
 import typer
-from own_files import QUESTIONS
+from own_files import QUESTIONS, OwnData
 from task_data import load
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
@@ -58,11 +58,13 @@ def main(
     column: recipe.Columns = None,
     validation: recipe.Validation = None,
     test: recipe.Test = None,
+    input_format: recipe.InputFormat = None,
+    encoding: recipe.Encoding = "utf-8",
 ) -> None:
     """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
     source = model_folder(name)
-    data = load(task, rows, (QUESTIONS,), column, validation, test)
+    data = load(task, rows, (QUESTIONS,), OwnData(column, validation, test, input_format, encoding))
     tokenizer = ElmoTokenizer.from_pretrained(source)
     model = ElmoForQuestionAnswering.from_pretrained(
         source, task_encoder="lstm", task_hidden_size=128, num_output_representations=2, classifier_dropout=0.2

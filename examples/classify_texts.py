@@ -18,7 +18,7 @@ from typing import Annotated
 import recipe
 import torch
 import typer
-from own_files import TEXTS
+from own_files import TEXTS, OwnData
 from task_data import label_names, load
 from transformers import pipeline
 
@@ -37,11 +37,13 @@ def main(
     column: recipe.Columns = None,
     validation: recipe.Validation = None,
     test: recipe.Test = None,
+    input_format: recipe.InputFormat = None,
+    encoding: recipe.Encoding = "utf-8",
 ) -> None:
     """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
     source = model_folder(name)
-    data = load(task, rows, (TEXTS,), column, validation, test)
+    data = load(task, rows, (TEXTS,), OwnData(column, validation, test, input_format, encoding))
     names = label_names(data)
     tokenizer = ElmoTokenizer.from_pretrained(source)
     parts = ElmoConfig.from_pretrained(source).bilm_parts

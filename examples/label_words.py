@@ -16,7 +16,7 @@ from typing import Annotated
 import recipe
 import torch
 import typer
-from own_files import WORDS
+from own_files import WORDS, OwnData
 from seqeval.metrics import classification_report
 from task_data import label_names, load
 from transformers import pipeline
@@ -35,11 +35,13 @@ def main(
     column: recipe.Columns = None,
     validation: recipe.Validation = None,
     test: recipe.Test = None,
+    input_format: recipe.InputFormat = None,
+    encoding: recipe.Encoding = "utf-8",
 ) -> None:
     """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
     source = model_folder(name)
-    data = load(task, rows, (WORDS,), column, validation, test)
+    data = load(task, rows, (WORDS,), OwnData(column, validation, test, input_format, encoding))
     names = label_names(data)
     has_entities = "O" in names
     best = "entity_f1" if has_entities else "accuracy"

@@ -9,6 +9,7 @@ in both.
 
 import re
 import sys
+from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,12 +19,13 @@ import pyarrow as pa
 import typer
 
 from elmo_hf import ElmoTokenizer
+from elmo_hf.cli.arguments import Column, Encoding, InputFormat
 from elmo_hf.cli.errors import Command, check_usage
 from elmo_hf.disk.tables import SEPARATORS, write_text_table
 from elmo_hf.disk.whole_files import check_new_file, new_file
 from elmo_hf.embedding.window_vectors import Selection, embed_window
 from elmo_hf.folder.loading import load_complete, load_tokenizer
-from elmo_hf.text.sentences import read_sentences, storable
+from elmo_hf.text.sentences import Sentence, read_lines, read_sentences, storable
 
 sys.path.append(str(Path(__file__).parent / "tiny_model"))
 from english_sentences import split_sentences
@@ -41,20 +43,20 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
-def read_words(path: Path, tokenizer: ElmoTokenizer, is_split: bool) -> list[list[str]]:
-    """The words of each sentence of a file."""
+def read_words(path: Path, read: Iterable[Sentence], tokenizer: ElmoTokenizer, is_split: bool) -> list[list[str]]:
+    """The words of each sentence that is read of a file."""
     split = str.split if is_split else tokenizer.tokenize
-    texts = [split(each) if isinstance(each, str) else each for each in read_sentences(path)]
+    texts = [split(sentence) if isinstance(sentence, str) else sentence for sentence in read]
     if not any(texts):
         raise ValueError(f"{path} has no sentences.")
     return texts
 
 
 @app.command(cls=Command)
-def sentences(text: Path, output: Path) -> None:
+def sentences(text: Path, output: Path, encoding: Encoding = "utf-8") -> None:
     """Cut an English text into sentences, one a line. Paragraphs end at blank lines, or without any at each line."""
     check_new_file(output)
-    content = text.read_text(encoding="utf-8")
+    content = "".join(read_lines(text, encoding))
     paragraphs = re.split(r"\n\s*\n", content) if re.search(r"\S\s*\n\s*\n\s*\S", content) else content.splitlines()
     lines = [line for each in paragraphs if each.strip() for line in split_sentences(" ".join(each.split())) if line]
     if not lines:
@@ -65,12 +67,20 @@ def sentences(text: Path, output: Path) -> None:
 
 
 @app.command(cls=Command)
-def pairs(model_name: Model, file: Path, output: Output, is_split: Split = False) -> None:
+def pairs(
+    model_name: Model,
+    file: Path,
+    output: Output,
+    is_split: Split = False,
+    input_format: InputFormat = None,
+    encoding: Encoding = "utf-8",
+    column: Column = None,
+) -> None:
     """Measure how similar each two sentences of a file are. ELMo is a poor measure: compare the shared words."""
     check_usage(output.suffix in SEPARATORS, f"--output writes a .csv or .tsv, found {output}.")
     check_new_file(output)
     model, tokenizer = load_complete(model_name), load_tokenizer(model_name)
-    texts = read_words(file, tokenizer, is_split)
+    texts = read_words(file, read_sentences(file, encoding, column, input_format), tokenizer, is_split)
     pooled = np.zeros((len(texts), model.config.hidden_size), dtype=np.float32)
     for row, arrays in embed_window(model, tokenizer, texts, Selection("pooled"), BATCH_WORDS):
         pooled[row] = arrays["vectors"]

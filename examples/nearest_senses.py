@@ -25,6 +25,7 @@ import typer
 from word_layers import word_layers
 
 from elmo_hf import ElmoTokenizer
+from elmo_hf.cli.arguments import Column, Encoding, InputFormat
 from elmo_hf.folder.loading import load_complete, model_folder
 from elmo_hf.text.sentences import read_sentences
 
@@ -98,6 +99,9 @@ def main(
     sentence: Annotated[list[str] | None, typer.Option(help="A sentence with the word; repeat it.")] = None,
     top: Annotated[int, typer.Option(help="Neighbours to list.")] = 5,
     rows: Annotated[int | None, typer.Option(help="Limit of sentences.")] = None,
+    input_format: InputFormat = None,
+    encoding: Encoding = "utf-8",
+    column: Column = None,
     output: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("senses"),
 ) -> None:
     """Print the neighbours of each sentence's word by layer, and plot its occurrences."""
@@ -110,7 +114,7 @@ def main(
     found = dict(word_layers(model, tokenizer, asked, "sentences"))
     queries = unit(np.stack([found[row][:, find(word, words)] for row, words in enumerate(asked)], axis=1))
 
-    read = islice(read_sentences(corpus), rows)
+    read = islice(read_sentences(corpus, encoding, column, input_format), rows)
     texts = [tokenizer.tokenize(each) if isinstance(each, str) else each for each in read]
     texts = [words for words in texts if words not in asked]
     places: list[Place] = []

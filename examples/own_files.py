@@ -1,16 +1,21 @@
 """A user's own data for the recipes, as `datasets` with the columns of `task_data.py`.
 
+Files are read as the commands read them (docs/files.md):
+
     reviews.csv  .tsv                         a table; its first line names the columns
-    reviews.json  .jsonl  .parquet            the rows that `load_dataset` reads
+    reviews.jsonl  .ndjson  .json             JSON: an object a line, or an array of objects
+    reviews.parquet                           Parquet
     train.conll  .conllu  .bio  .iob  .txt    words in columns, one a line, a blank line after each text
     folder/                                   of `save_to_disk`, or with files that `load_dataset` reads
 
 `--column NAME=COLUMN` names the column of a user's data for `NAME`, a column of `task_data.py`; for words in columns,
-COLUMN is a number, from 0, or from -1 backwards. Lists of words and labels may be strings with blanks. Labels of
-entities may follow any scheme of `label_schemes.py`; they become IOB2.
+COLUMN is a number, from 0, or from -1 backwards. Lists of words and labels may be strings with blanks, or lists written
+as text. Labels of entities may follow any scheme of `label_schemes.py`; they become IOB2.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,7 +24,13 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, lo
 from datasets.exceptions import DatasetsError
 
 from elmo_hf.tasks.label_schemes import to_iob2
-from elmo_hf.text.sentences import SEPARATORS, read_lines, read_table, suffix_of
+from elmo_hf.text.columns import conll_blocks, conllu_blocks, looks_like_conllu, word_column
+from elmo_hf.text.formats import FORMAT_OF, LOOKED_AT, Format, is_parquet, refuse_foreign, seen_in, suffix_of
+from elmo_hf.text.json_lines import json_values
+from elmo_hf.text.opened_files import opened
+from elmo_hf.text.tables import table_rows
+from elmo_hf.text.text_files import TextFile
+from elmo_hf.text.values import Sentences, list_of
 
 Row = dict[str, Any]
 
@@ -28,40 +39,60 @@ TEXTS = ("text", "text_pair", "label")
 WORDS = ("words", "labels")
 QUESTIONS = ("question", "context", "answer", "answer_start")
 OPTIONAL = "text_pair"
-# By suffix: the character between columns in text files, and the name that `datasets` has for other tables.
-KINDS = {".json": "json", ".jsonl": "json", ".parquet": "parquet"}
-# The default columns of words and labels.
-CONLL = {suffix: {"words": "0", "labels": "-1"} for suffix in (".conll", ".bio", ".iob", ".txt")}
-CONLL[".conllu"] = {"words": "1", "labels": "3"}
+# The columns of CoNLL-U that are read by default, and of other columns that of the labels.
+CONLLU_COLUMNS = {"words": "1", "labels": "3"}
+LAST = "-1"
+# What a message says of files that can be read.
+SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".conll", ".conllu", ".bio", ".iob", ".txt")
+INTEGERS = re.compile(r"\[\s*\d+(?:\s*,\s*\d+)*\s*\]")
 
 
 class DataError(ValueError):
     """Something is wrong with a user's data; the message is for the user."""
 
 
-def read_own(
-    path: Path, kinds: tuple[tuple[str, ...], ...], columns: list[str] | None, others: dict[str, Path | None]
-) -> DatasetDict:
+@dataclass(frozen=True)
+class OwnData:
+    """What a user says of data of their own, beside the file or folder.
+
+    Attributes:
+        columns: `NAME=COLUMN` for each column that has another name in the data.
+        validation: a file of the validation set.
+        test: a file of the test set.
+        input_format: what files are, whatever their names; None: as names or first lines show.
+        encoding: the encoding of files.
+    """
+
+    columns: list[str] | None = None
+    validation: Path | None = None
+    test: Path | None = None
+    input_format: Format | None = None
+    encoding: str = "utf-8"
+
+
+def read_own(path: Path, kinds: tuple[tuple[str, ...], ...], own: OwnData) -> DatasetDict:
     """Reads a user's data.
 
     Args:
         path: a file of training data, or a folder of all sets.
         kinds: those of `TEXTS`, `WORDS` and `QUESTIONS` that a recipe takes; the first that fits the data is used.
-        columns: `NAME=COLUMN` for each column that has another name in the data.
-        others: files of the validation and test sets by name, if there are any.
+        own: what the user says of them.
 
     Raises:
         DataError: if a file or a column is missing, or a row is wrong; the message has the place.
     """
-    paths = {name: each for name, each in {"train": path, **others}.items() if each is not None}
-    for each in paths.values():
-        if not each.exists():
-            raise DataError(f"there is no file or folder {each}.")
-    given = _parsed(columns or [], {name for kind in kinds for name in kind})
+    sets = {"train": path, "validation": own.validation, "test": own.test}
+    paths = {name: file for name, file in sets.items() if file is not None}
+    for file in paths.values():
+        if not file.exists():
+            raise DataError(f"there is no file or folder {file}.")
+    given = _parsed(own.columns or [], {name for kind in kinds for name in kind})
     tables = _folder(path) if path.is_dir() else {}
-    tables |= {name: _table(each, given, WORDS in kinds) for name, each in paths.items() if each != path or not tables}
+    files = {name: file for name, file in paths.items() if not (tables and file == path)}
+    tables |= {name: _table(file, own, given, kinds) for name, file in files.items()}
     paths = dict.fromkeys(tables, path) | paths
-    given = {} if suffix_of(path) in CONLL else given  # the columns of words are already read by number
+    if tables and "train" in tables and tables["train"].column_names == [*WORDS]:
+        given = {name: column for name, column in given.items() if not re.fullmatch("-?[0-9]+", column)}
     if "train" not in tables:
         raise DataError(f"{path} needs a set `train`, found {', '.join(tables)}.")
     for name, table in tables.items():
@@ -94,20 +125,52 @@ def _folder(path: Path) -> dict[str, Dataset]:
     return {"train": data} if isinstance(data, Dataset) else dict(data)
 
 
-def _table(path: Path, given: dict[str, str], has_words: bool) -> Dataset:
-    suffix, known = suffix_of(path), [*SEPARATORS, *KINDS, *(CONLL if has_words else ())]
-    if suffix not in known:
-        raise DataError(f"{path} must end in one of {', '.join(known)}, or be a folder; rename or convert it.")
-    if path.stat().st_size == 0:
+def _table(path: Path, own: OwnData, given: dict[str, str], kinds: tuple[tuple[str, ...], ...]) -> Dataset:
+    if path.is_file() and path.stat().st_size == 0:
         raise DataError(f"{path} is empty.")
-    if suffix in CONLL:
-        return _conll(path, CONLL[suffix] | given)
     try:
-        if suffix in SEPARATORS:
-            return Dataset.from_list([*read_table(path)])
-        return load_dataset(KINDS[suffix], data_files={"train": str(path)}, split="train")
+        with opened(path) as file:
+            refuse_foreign(file)
+            named = own.input_format or FORMAT_OF.get(suffix_of(path))
+            if named == "parquet" or (named is None and is_parquet(file)):
+                return load_dataset("parquet", data_files={"train": str(path)}, split="train")
+            text = TextFile(file, own.encoding)
+            names = {given.get(name, name) for kind in kinds for name in kind}
+            return _dataset(_rows_of(text, own.input_format, given, WORDS in kinds, names))
     except (DatasetsError, OSError, ValueError) as error:
         raise error if isinstance(error, DataError) else _unreadable(path, error) from error
+
+
+def _rows_of(
+    file: TextFile, input_format: Format | None, given: dict[str, str], has_words: bool, names: set[str]
+) -> Iterator[Row]:
+    """The rows of a file of text, in the format that the user, its name or its first lines say."""
+    suffix = suffix_of(Path(file.name))
+    known = input_format or FORMAT_OF.get(suffix) or seen_in(file, names)
+    if known is None and suffix == ".txt" and has_words:
+        known = "conll"
+    if known == "table":
+        return (row for _, row in table_rows(file, ()))
+    if known == "jsonl":
+        return _objects(file)
+    if known in ("conll", "conllu") and has_words:
+        return _labelled_words(file, known, given)
+    raise DataError(f"{file.path} must end in one of {', '.join(SUFFIXES)}, or be a folder; rename or convert it.")
+
+
+def _objects(file: TextFile) -> Iterator[Row]:
+    for number, value in json_values(file):
+        if isinstance(value, dict):
+            yield value
+        elif value != "":  # a blank line
+            raise file.fault(f"expected an object with the columns of a row, found {str(value)[:80]!r}.", number)
+
+
+def _dataset(rows: Iterable[Row]) -> Dataset:
+    """Rows as a dataset with the columns of all of them."""
+    rows = list(rows)
+    columns = dict.fromkeys(chain.from_iterable(rows))
+    return Dataset.from_dict({name: [row.get(name) for row in rows] for name in columns})
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
@@ -121,40 +184,32 @@ def read_columns(path: Path, words_column: int, labels_column: int) -> Iterator[
     Lines of documents (`-DOCSTART-`) are left out, and in .conllu files all lines without a word.
 
     Raises:
-        DataError: if lines have different numbers of columns, or too few.
         OSError: if there is no such file.
-        ValueError: if it is not UTF-8.
+        ValueError: if lines have different numbers of columns, or too few, or the file is not UTF-8.
     """
-    is_conllu = suffix_of(path) == ".conllu"
-    words: list[str] = []
-    labels: list[str] = []
-    num_columns = 0
-    for number, line in enumerate(chain(read_lines(path), [""]), start=1):
-        cells = line.rstrip("\r\n").split("\t") if "\t" in line else line.split()
-        if not any(cells) or cells[0].startswith("-DOCSTART-"):
-            if words:
-                yield {"words": words, "labels": labels}
-            words, labels = [], []
-        elif not is_conllu or cells[0].isdecimal():
-            num_columns = num_columns or len(cells)
-            least = max(column + 1 if column >= 0 else -column for column in (words_column, labels_column))
-            if len(cells) != num_columns or num_columns < least:
-                expected = f"at least {least} columns" if num_columns < least else f"{num_columns} columns as before"
-                raise DataError(f"{path}, line {number}: expected {expected}, found {len(cells)}.")
-            words.append(cells[words_column])
-            labels.append(cells[labels_column])
+    with opened(path) as file:
+        text = TextFile(file, "utf-8")
+        known = "conllu" if suffix_of(path) == ".conllu" else "conll"
+        yield from _labelled_words(text, known, {"words": str(words_column), "labels": str(labels_column)})
 
 
-def _conll(path: Path, columns: dict[str, str]) -> Dataset:
+def _labelled_words(file: TextFile, known: Format, given: dict[str, str]) -> Iterator[Row]:
+    lines = file.first_lines(LOOKED_AT)
+    if known == "conllu" or looks_like_conllu(lines):
+        columns = CONLLU_COLUMNS | given
+        read: Callable[..., Iterator[list[list[str]]]] = conllu_blocks
+    else:
+        columns = {"words": str(word_column(lines)), "labels": LAST} | given
+        read = conll_blocks
     try:
-        places = int(columns["words"]), int(columns["labels"])
+        words, labels = int(columns["words"]), int(columns["labels"])
     except ValueError as error:
         found = f"words={columns['words']} and labels={columns['labels']}"
-        raise DataError(f"columns of {path} are given by their numbers, such as words=0, found {found}.") from error
-    try:
-        return Dataset.from_list([*read_columns(path, *places)])
-    except (OSError, ValueError) as error:
-        raise DataError(str(error)) from error
+        raise DataError(
+            f"columns of {file.path} are given by their numbers, such as words=0, found {found}."
+        ) from error
+    for block in read(file, [words, labels]):
+        yield {"words": [cells[words] for cells in block], "labels": [cells[labels] for cells in block]}
 
 
 def _rows(table: Dataset, path: Path, kind: tuple[str, ...], given: dict[str, str]) -> Iterator[Row]:
@@ -171,13 +226,38 @@ def _rows(table: Dataset, path: Path, kind: tuple[str, ...], given: dict[str, st
             )
     columns = {name: column for name, column in columns.items() if column in table.column_names}
     features = {name: table.features[column] for name, column in columns.items()}
+    readers = {name: Sentences(f"{path}, column {column},") for name, column in columns.items()}
     for number, cells in enumerate(table.select_columns([*columns.values()]), start=1):
         place = f"{path}, row {number}"
         row = {name: cells[column] for name, column in columns.items()}
         for name, value in row.items():
             if value is None or (value == "" and name in ("label", "answer", "answer_start")):
                 raise DataError(f"{place}: `{columns[name]}` is missing.")
+        try:
+            row = {name: _without_lists(name, value, readers[name]) for name, value in row.items()}
+        except ValueError as error:
+            raise DataError(f"{place}: `{error}") from error
         yield _checked(row, features, place)
+
+
+def _without_lists(name: str, value: Any, read: Sentences) -> Any:
+    """A value in which no list is written as text: words and labels are read from such lists.
+
+    Raises:
+        ValueError: if it cannot be read, or holds a list in place of a text.
+    """
+    if not isinstance(value, str):
+        return value
+    if name not in WORDS:
+        if list_of(value) is not None:
+            raise ValueError(f"{name}` is a list written as text, {value[:80]!r}; write its words with blanks between.")
+        return value
+    if INTEGERS.fullmatch(value):
+        return re.findall("[0-9]+", value)
+    items = read(value)
+    if isinstance(items, str) and items.startswith("[") and items.endswith("]"):
+        raise ValueError(f"{name}` is a list written as text, {value[:80]!r}; write its items with blanks between.")
+    return items
 
 
 def _checked(row: Row, features: dict[str, Any], place: str) -> Row:

@@ -24,7 +24,7 @@ Glossary: P `--projection-size`, H `--cell-size`, filters `width:count`.
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,9 +33,9 @@ import recipe
 import torch
 import typer
 from datasets import DatasetDict
-from own_files import TEXTS
+from own_files import TEXTS, OwnData
 from seeds import Results, check_settings, mean_and_deviation
-from task_data import label_names, load
+from task_data import TASKS, label_names, load
 from transformers import pipeline
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
@@ -49,22 +49,24 @@ READS = ("words", "characters")
 MIXES = ("learned weights", "random weights", "learned function", "not pretrained")
 
 
-def own_sentences(path: Path | None) -> Iterator[list[str]]:
+def own_sentences(path: Path | None, own: OwnData) -> Iterator[list[str]]:
     """The sentences of a file, split into words; none without a file."""
     split = ElmoTokenizer().tokenize
-    for sentence in read_sentences(path) if path else ():
+    if path is None:
+        return
+    for sentence in read_sentences(path, own.encoding, None, own.input_format):
         words = split(sentence) if isinstance(sentence, str) else sentence
         if words:
             yield words
 
 
 def pretrain_on(
-    data: DatasetDict, text: Path | None, fields: dict[str, Any], folder: Path, epochs: float, seed: int
+    data: DatasetDict, more: Iterable[list[str]], fields: dict[str, Any], folder: Path, epochs: float, seed: int
 ) -> None:
-    """Pretrains on the training texts and a file's texts, in a folder; continues an interrupted run there."""
+    """Pretrains on the training texts and more sentences, in a folder; continues an interrupted run there."""
     split = ElmoTokenizer().tokenize
     sentences = {name: [split(text) for text in data[name]["text"]] for name in ("train", "validation")}
-    sentences["train"] += own_sentences(text)
+    sentences["train"] += more
     vocabulary = folder.with_name("words.txt")
     words = make_vocabulary(Counter(chain.from_iterable(sentences["train"])), max_size=20_000, min_count=2)
     vocabulary.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
@@ -136,6 +138,8 @@ def main(
     layers: Annotated[int, typer.Option(help="LSTM layers.")] = 2,
     text: Annotated[Path | None, typer.Option(help="A file with more text to pretrain on.")] = None,
     rows: recipe.Rows = None,
+    input_format: recipe.InputFormat = None,
+    encoding: recipe.Encoding = "utf-8",
     pretraining_epochs: float = 10,
     epochs: int = 15,
     seeds: int = 1,
@@ -145,7 +149,8 @@ def main(
     recipe.check_known("--mix", mix or (), MIXES)
     sizes = {"projection_size": projection_size, "cell_size": cell_size, "num_hidden_layers": layers}
     texts = {"task": task, "text": text and str(text), "rows": rows}
-    data = load(task, rows, (TEXTS,))
+    own = OwnData(input_format=input_format, encoding=encoding)
+    data = load(task, rows, (TEXTS,), None if task in TASKS else own)
     check_settings(output, **texts, **sizes, filters=filters, pretraining_epochs=pretraining_epochs, epochs=epochs)
     pairs = [[int(number) for number in pair.split(":")] for pair in filters.split(",")]
     inputs = {
@@ -166,7 +171,7 @@ def main(
         for kind in reads or READS:
             elmo = place / kind
             if not (elmo / "config.json").exists():
-                pretrain_on(data, text, sizes | inputs[kind], elmo, pretraining_epochs, seed)
+                pretrain_on(data, own_sentences(text, own), sizes | inputs[kind], elmo, pretraining_epochs, seed)
             perplexities.setdefault(kind, []).append(perplexity_of(elmo))
             for name in mix or MIXES:
                 folder, fields = place / f"{kind} {name}".replace(" ", "_"), mixes.get(name, {})

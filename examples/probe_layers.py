@@ -34,7 +34,7 @@ import recipe
 import torch
 import typer
 from datasets import Dataset
-from own_files import WORDS, DataError
+from own_files import WORDS, DataError, OwnData
 from seeds import mean_and_deviation, plot_band
 from sense_data import HELD_OUT, Sense, read_coarsewsd, read_semcor, read_wic
 from sklearn.linear_model import LogisticRegression
@@ -152,6 +152,8 @@ def main(
     wic: Annotated[Path | None, typer.Option(help="Folder of WiC, instead of SemCor.")] = None,
     task: Annotated[str, typer.Option(help="A task of labelled words, for pos.")] = "ewt",
     rows: recipe.Rows = None,
+    input_format: recipe.InputFormat = None,
+    encoding: recipe.Encoding = "utf-8",
     seeds: int = 5,
     output: Annotated[Path, typer.Option(help="Folder for the plot.")] = Path("probes"),
 ) -> None:
@@ -162,7 +164,8 @@ def main(
     tokenizer, trained = load_tokenizer(name), load_complete(name)
     scores, gains = collections.defaultdict(list), {}
     if what == "pos":
-        data = load(task, rows, (WORDS,))
+        own = OwnData(input_format=input_format, encoding=encoding)
+        data = load(task, rows, (WORDS,), own)
     else:
         if coarsewsd or wic:
             texts, senses = read_coarsewsd(coarsewsd, rows) if coarsewsd else read_wic(wic, rows)

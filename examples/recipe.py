@@ -23,6 +23,7 @@ from transformers import (
 from elmo_hf import ElmoTokenizer
 from elmo_hf.embedding.feature_cache import add_bilm_layers
 from elmo_hf.tasks.task_model import ElmoTaskModel
+from elmo_hf.text.formats import Format
 
 try:
     import matplotlib.pyplot as plt
@@ -42,6 +43,11 @@ Columns = Annotated[
 ]
 Validation = Annotated[Path | None, typer.Option(help="File with your own validation set.")]
 Test = Annotated[Path | None, typer.Option(help="File with your own test set.")]
+InputFormat = Annotated[
+    Format | None,
+    typer.Option("--input-format", "--format", help="What your files are; default: as names or first lines show."),
+]
+Encoding = Annotated[str, typer.Option(help="Encoding of your files.")]
 
 plt.switch_backend("Agg")
 Metrics = Callable[[EvalPrediction], dict[str, float]]

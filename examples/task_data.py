@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, load_dataset
-from own_files import TEXTS, WORDS, DataError, Row, read_columns, read_own
+from own_files import TEXTS, WORDS, DataError, OwnData, Row, read_columns, read_own
 
-from elmo_hf.text.sentences import suffix_of
+from elmo_hf.text.formats import suffix_of
 
 LOCAL = Path(__file__).parents[2] / "shared" / "data"
 
@@ -34,9 +34,7 @@ def load(
     task: str,
     rows: int | None = None,
     kinds: tuple[tuple[str, ...], ...] = (WORDS, TEXTS),
-    columns: list[str] | None = None,
-    validation: Path | None = None,
-    test: Path | None = None,
+    own: OwnData | None = None,
 ) -> DatasetDict:
     """The data of a task. A missing validation or test set is a tenth of the training set.
 
@@ -44,20 +42,21 @@ def load(
         task: a key of `TASKS`, or a user's file or folder.
         rows: limit of rows per set, drawn with a fixed seed; None takes all.
         kinds: the kinds of columns that the recipe takes from a user's data, as in `own_files.py`.
-        columns: `NAME=COLUMN` for each column with another name, as in `own_files.py`.
-        validation: a user's validation set.
-        test: a user's test set.
+        own: what a user says of their own data.
 
     Raises:
         DataError: if there is no such task, or if a user's data has an error.
     """
-    if task in TASKS and (columns or validation or test):
-        raise DataError(f"`--column`, `--validation` and `--test` are for files of your own, found them with {task}.")
+    if task in TASKS and own not in (None, OwnData()):
+        raise DataError(
+            "`--column`, `--validation`, `--test`, `--input-format` and `--encoding` are for files of your own, found "
+            f"one with {task}."
+        )
     if task in TASKS:
         local, hub = TASKS[task]
         data = local() if LOCAL.exists() else hub()
     elif suffix_of(Path(task)) or Path(task).exists():
-        data = read_own(Path(task), kinds, columns, {"validation": validation, "test": test})
+        data = read_own(Path(task), kinds, own or OwnData())
     else:
         raise DataError(f"{task!r} is no task ({', '.join(TASKS)}), and there is no such file or folder.")
     for missing in (name for name in ("validation", "test") if name not in data):

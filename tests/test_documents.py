@@ -23,7 +23,10 @@ from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
 
 # Pages whose Python and commands run as printed in a clone, and print what the page shows.
-PRINTED = "README chinese cloze commands convert embed install linguists neighbours pretraining scale surprisal vectors"
+PRINTED = """
+    README chinese cloze commands convert embed install linguists neighbours pretraining proteins scale surprisal
+    vectors
+"""
 # The libraries that one of them needs.
 NEIGHBOURS = ("sklearn", "spacy", "sentence_transformers", "keybert", "peft", "pandas", "minicons", "keras")
 # What only a clone, or a folder of a model, has; a page that names none of it runs in an empty folder.
@@ -40,12 +43,13 @@ def furnish(folder: Path, model: Path) -> Path:
     folder.mkdir(exist_ok=True)
     for name in ("examples", "tests"):
         (folder / name).symlink_to(ROOT / name)
-    for name in ("elmo-original", "elmo-small", "elmo-en"):
+    for name in ("elmo-original", "elmo-small", "elmo-en", "seqvec"):
         (folder / name).symlink_to(model)
     for name in ("options.json", "weights.hdf5"):
         (folder / name).symlink_to(BASE / name)
     write_zip(folder / "144.zip", manylangs_files())
     (folder / "sentences.txt").write_text("The ferry left .\n\nYes .\n", encoding="utf-8")
+    (folder / "proteins.fasta").write_text(">sp|P1|FIRST a protein\nSEQW\n", encoding="utf-8")
     (folder / "glove.txt").write_text("film 0.5 2\nlovely 1 -1\n", encoding="utf-8")
     (folder / "text.conllu").write_text("1\tYes" + "\t_" * 8 + "\n\n", encoding="utf-8")
     (folder / "corpus").mkdir()
@@ -134,7 +138,7 @@ def speed_program() -> str:
 
 # For each program made of a page that does not run as printed, patterns of lines that it prints in this order.
 LINES = {
-    "migration": [r"12 shapes and 4 commands$"],
+    "migration": [r"12 shapes and 5 commands$"],
     "course": [r"the same: True$", r"top layer: True$", r"tiny 0\.\d\d, random weights 0\.\d\d$"],
     "tasks": [
         r"\(1, 6, 3\) True bilm_layers \['attention_mask', 'input_ids', 'word_vector_ids'\]$",

@@ -7,7 +7,7 @@ from typing import Any
 
 import datasets
 import pytest
-from own_files import QUESTIONS, TEXTS, WORDS, DataError
+from own_files import QUESTIONS, TEXTS, WORDS, DataError, OwnData
 from task_data import label_names, load
 
 FILMS = [{"text": "A lovely film .", "label": "good"}, {"text": "NA", "label": "bad"}, {"text": "007", "label": "bad"}]
@@ -56,7 +56,7 @@ COMMA = b"text,label\nA lovely film .,good\nNA,bad\n007,bad\n"
 def test_texts_are_read_from_each_format(name: str, content: Any) -> None:
     Path(name).write_bytes(content) if isinstance(content, bytes) else content(Path(name))
     Path("test.csv").write_bytes(COMMA)
-    data = load(name, validation=Path("test.csv"), test=Path("test.csv"))
+    data = load(name, own=OwnData(validation=Path("test.csv"), test=Path("test.csv")))
     assert rows_of(data) == FILMS
     assert label_names(data) == ["bad", "good"]
     assert set(data) == {"train", "validation", "test"}
@@ -64,7 +64,8 @@ def test_texts_are_read_from_each_format(name: str, content: Any) -> None:
 
 def test_a_column_may_have_another_name_and_texts_may_be_pairs() -> None:
     Path("pairs.csv").write_text("one,two,same\na,b,1\nc,d,0\ne,f,0\n")
-    data = load("pairs.csv", None, (TEXTS,), ["text=one", "text_pair=two", "label=same"], test=Path("pairs.csv"))
+    own = OwnData(["text=one", "text_pair=two", "label=same"], test=Path("pairs.csv"))
+    data = load("pairs.csv", None, (TEXTS,), own)
     assert rows_of(data)[0].keys() == {"text", "text_pair", "label"}
     assert data["test"][0] == {"text": "a", "text_pair": "b", "label": 1}
 
@@ -83,7 +84,7 @@ CONLLU = "# text\n1-2 one _ _\n1 Ada _ B-PER\n2 Lovelace _ E-PER\n3 wrote _ O\n\
 )
 def test_labelled_words_of_each_format_become_iob2(name: str, content: str, columns: list[str] | None) -> None:
     Path(name).write_text(content)
-    data = load(name, None, (WORDS, TEXTS), columns, Path(name), Path(name))
+    data = load(name, None, (WORDS, TEXTS), OwnData(columns, Path(name), Path(name)))
     assert rows_of(data) == NAMES
     assert sorted(label_names(data)) == ["B-LOC", "B-PER", "I-PER", "O"]
 
@@ -94,7 +95,7 @@ def test_labels_that_a_saved_folder_has_by_their_numbers_become_iob2() -> None:
     rows = [{"tokens": row["words"], "tags": tags} for row, tags in zip(NAMES, ([0, 1, 2], [3], [2]), strict=True)]
     part = datasets.Dataset.from_list(rows, datasets.Features(types))
     datasets.DatasetDict(train=part, validation=part, test=part).save_to_disk("names")
-    assert rows_of(load("names", None, (WORDS, TEXTS), ["words=tokens", "labels=tags"])) == NAMES
+    assert rows_of(load("names", None, (WORDS, TEXTS), OwnData(["words=tokens", "labels=tags"]))) == NAMES
 
 
 @pytest.mark.parametrize("as_squad", [True, False])
@@ -102,7 +103,7 @@ def test_questions_are_read(as_squad: bool) -> None:
     answers = {"answers": {"text": ["noon", "at noon"], "answer_start": [11, 8]}}
     row = {"question": "When ?", "context": QUESTION["context"]} | answers if as_squad else QUESTION
     Path("q.jsonl").write_bytes(json_lines([row] * 3))
-    assert load("q.jsonl", None, (QUESTIONS,), test=Path("q.jsonl"))["test"][0] == QUESTION
+    assert load("q.jsonl", None, (QUESTIONS,), OwnData(test=Path("q.jsonl")))["test"][0] == QUESTION
 
 
 # A file, what it holds, and words of the one line that says what is wrong.
@@ -132,6 +133,6 @@ def test_what_is_wrong_with_a_file_is_one_line(given: str, content: bytes | None
     if content is not None:
         Path(name).write_bytes(content)
     with pytest.raises(DataError) as error:
-        load(name, None, (QUESTIONS,) if name == "q.jsonl" else (WORDS, TEXTS), columns or None)
+        load(name, None, (QUESTIONS,) if name == "q.jsonl" else (WORDS, TEXTS), OwnData(columns or None))
     assert all(word in str(error.value) for word in words), str(error.value)
     assert "\n" not in str(error.value)

@@ -260,6 +260,13 @@ def test_shards_have_their_columns_and_their_index(
     with np.load("npz/part-00000.npz") as arrays, h5py.File("hdf5/part-00000.hdf5") as file:
         found = [sorted(arrays), sorted(load_file("safetensors/part-00000.safetensors")), sorted(file)]
     assert found == [SHARD_ARRAYS.split()] * 2 + [[*SHARD_ARRAYS.split(), "sentence_to_index"]]
+    Path("a.fasta").write_text(">sp|P1|A x\nMKV\n")
+    for suffix in ("npz", "safetensors", "hdf5"):
+        output = f"{suffix}.{suffix}"
+        embed_documents(mixed_model, tiny_tokenizer, Documents.find(["a.fasta"], output), output, Selection("pooled"))
+    with np.load("npz.npz") as arrays, h5py.File("hdf5.hdf5") as file:
+        found = [sorted(arrays), sorted(load_file("safetensors.safetensors")), sorted(file)]
+    assert found == [["sp|P1|A"], ["sp|P1|A"], ["0", "sentence_to_index", "sp|P1|A"]]
     names = sorted(path.name for path in Path("npz").iterdir())
     assert names == ["_index", "_index.jsonl", "_job.json", "part-00000.npz"]
     (line,) = [json.loads(line) for line in Path("parquet/_index.jsonl").read_text().splitlines()]

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
+from ..text.formats import Format
+
 if TYPE_CHECKING:
     import torch
 
@@ -13,10 +15,18 @@ if TYPE_CHECKING:
 # How raw text is split into words.
 Splitter = Literal["whitespace", "ptb"]
 Model = Annotated[str, Argument(metavar="MODEL", help="A folder, a Hub name, or tiny, the model in the package.")]
-Encoding = Annotated[str, Option(help="Encoding of files, such as latin-1.")]
+Encoding = Annotated[str, Option(help="Encoding of files, such as cp1252.")]
 Column = Annotated[
-    str | None, Option(metavar="NAME", help="Read this column of a table or dataset, or key of JSON objects.")
+    str | None,
+    Option(
+        metavar="NAME",
+        help="Read this column of a table or dataset, or key of JSON objects; of words in columns, a number from 0.",
+    ),
 ]
+OF_INPUT = "What files are, whatever their names; default: as names or first lines show."
+InputFormat = Annotated[Format | None, Option("--input-format", "--format", help=OF_INPUT)]
+# Of commands whose `--format` is the format of what they write.
+InputFormatAlone = Annotated[Format | None, Option("--input-format", help=OF_INPUT)]
 SplitIntoWords = Annotated[bool, Option("--split-into-words", help="Sentences are words separated by blanks already.")]
 Device = Annotated[str | None, Option(help="Such as cpu or cuda:0; default: a GPU if there is one.")]
 Licence = Annotated[

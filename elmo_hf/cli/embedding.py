@@ -8,9 +8,11 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from ..disk.whole_files import refuse_existing
-from .arguments import Column, Device, Encoding, Model, SplitIntoWords, usable_device
-from .errors import counted, refuse_alone, say
-from .split_notes import note_cut, note_lines, note_split_text
+from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
+from .dry_run import show
+from .errors import check_usage, counted_sentences, refuse_alone, say
+from .protein_notes import note_names
+from .split_notes import look_at
 
 # The vectors that `embed` keeps of a sentence.
 Layers = Literal["all", "top", "mix", "average", "sum", "concat", "pooled", "pooled_sum"]
@@ -38,7 +40,10 @@ def embed(
             metavar="OUT",
             help="A new .hdf5, .h5, .safetensors, .parquet or .npz; or a folder (DIR/, s3://...) for shards.",
         ),
-    ],
+    ] = "",
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Print how INPUT is read, with its first sentences, and write nothing.")
+    ] = False,
     layers: Annotated[Layers, Option(help="What to keep of a sentence.")] = "all",
     dtype: Annotated[Dtype, Option(help="Type of the numbers written.")] = "float32",
     words: Annotated[
@@ -47,12 +52,26 @@ def embed(
     shard_format: Annotated[
         Format | None, Option("--format", help="Format of the shards in a folder; default: parquet.")
     ] = None,
+    input_format: InputFormatAlone = None,
     column: Column = None,
     split: Annotated[
         str | None, Option(metavar="NAME", help="With --column: split of the dataset; default: train.")
     ] = None,
     split_into_words: SplitIntoWords = False,
     encoding: Encoding = "utf-8",
+    id_part: Annotated[
+        int | None,
+        Option(
+            "--id",
+            metavar="N",
+            help="Of FASTA: a protein's name is part N of its header, from 0, such as 1 of sp|P12345|X; default: the "
+            "first word.",
+            min=0,
+        ),
+    ] = None,
+    split_char: Annotated[
+        str | None, Option(metavar="TEXT", help="With --id: what separates the parts of a header; default: |.")
+    ] = None,
     batch_words: Annotated[
         int, Option(help="Most positions of a batch, padding included; more may suit a GPU.", min=1)
     ] = 2048,
@@ -62,26 +81,36 @@ def embed(
 ) -> None:
     """Embed sentences: a file, or a corpus into shards.
 
-    Line n (in CoNLL-U: sentence n) becomes entry n, counted from 0 with blank lines. Give the same command again to
-    continue an interrupted run. hdf5 files have AllenNLP's layout. Under `accelerate launch` or `torchrun` the
-    processes share the work; machines must share a file system, or a store.
+    Line n (in CoNLL-U: sentence n) becomes entry n, counted from 0 with blank lines; a protein's entry has its name.
+    Give the same command again to continue an interrupted run. hdf5 files have AllenNLP's layout. Under `accelerate
+    launch` or `torchrun` the processes share the work; machines must share a file system, or a store.
     """
     refuse_alone("--column NAME", column is not None, split=split)
+    refuse_alone("--id N", id_part is not None, split_char=split_char)
+    check_usage(split_char != "", "--split-char must not be empty.")
+    check_usage(dry_run or bool(output), "Missing option '--output' / '-o'; or give --dry-run.")
     import pyarrow
 
     from elmo_hf.embedding.chosen_words import ChosenWords
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.processes import Alone, launched
+    from elmo_hf.embedding.protein_names import HeaderPart, ProteinNames
     from elmo_hf.embedding.shards import embed_documents, is_folder
     from elmo_hf.embedding.window_vectors import Selection
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
+    stream = sys.stdin.buffer if sources == ["-"] else None
+    reading = {"split_into_words": split_into_words, "encoding": encoding, "column": column}
+    reading["input_format"] = input_format
+    part = None if id_part is None else HeaderPart(id_part, split_char or "|")
+    names = ProteinNames(part)
+    documents = Documents.find(sources, output, split=split or "train", stream=stream, protein_names=names, **reading)
+    if dry_run:
+        show(documents, load_tokenizer(model))
+        return
     refuse_alone("a folder of shards, DIR/", is_folder(output), format=shard_format)
     if not is_folder(output):
         refuse_existing(Path(output), is_folder=False)  # before the model is loaded
-    stream = sys.stdin.buffer if sources == ["-"] else None
-    reading = {"split_into_words": split_into_words, "encoding": encoding, "column": column}
-    documents = Documents.find(sources, output, split=split or "train", stream=stream, **reading)
     chosen = None if words is None else ChosenWords(words)
 
     # pyarrow's own memory pool keeps up to 100 MiB of unused memory.
@@ -95,11 +124,6 @@ def embed(
     place = usable_device("cpu" if engine else device or processes.device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
 
-    def look(texts: list[str]) -> None:
-        note_lines("the text", texts)
-        note_split_text("the text", texts, tokenizer.word_splitter, "--split-into-words")
-        list(note_cut(map(tokenizer.tokenize, texts), tokenizer, " at the beginning"))
-
     count = embed_documents(
         loaded,
         tokenizer,
@@ -111,9 +135,10 @@ def embed(
         processes=processes,
         make=make,
         show_progress=True,
-        look=look,
+        look=look_at("the text", tokenizer),
     )
     if processes.is_main_process:
-        say(f"Wrote {counted(count, 'sentence')} to {output}.")
+        say(f"Wrote {counted_sentences(count)} to {output}.")
         if chosen is not None and chosen.found is False:
             say(f"Note: --words {words} chose no word of the sentences embedded now; capitals count.")
+        note_names(names)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import typer
@@ -10,6 +11,8 @@ from typer.core import TyperCommand
 
 from ..folder.saved_json import one_line
 from ..text.escapes import printable
+from ..text.first_look import Count
+from ..text.formats import FORMATS
 
 # The errors that a user can correct: in the input, the files, the machine or the installation.
 MENDABLE = (ImportError, OSError, StrictDataclassError, ValueError)
@@ -29,7 +32,7 @@ class Command(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except USAGE_ERROR as error:
-            error.message += hint(ctx.obj)
+            error.message += hint(ctx.obj) + hint_of_format(ctx.obj)
             raise
 
     def invoke(self, ctx: Any) -> Any:
@@ -58,6 +61,12 @@ def hint(args: list[str]) -> str:
     starts = range(len(args) - 1)
     names = (" ".join(args[start : start + count]) for start in starts for count in range(2, 9))
     return next((f" Put the name with a blank in quotes: '{name}'." for name in names if os.path.exists(name)), "")
+
+
+def hint_of_format(args: list[str]) -> str:
+    """A hint on `--input-format`, if `--format` of a command that writes has the name of an input's format."""
+    names = [name for option, name in pairwise(args) if option == "--format"]
+    return " Say what the input is with --input-format." if {*names} & {*FORMATS} else ""
 
 
 def line_of(error: Exception, options: Sequence[str] = ()) -> str | None:
@@ -103,6 +112,12 @@ def say_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def counted_sentences(count: Count) -> str:
+    """`8 sentences`, `8 sentences, 1 of them blank`."""
+    blank = f", {count.blank:,} of them blank" if count.blank else ""
+    return counted(count.sentences, "sentence") + blank
 
 
 def counted(number: int, noun: str) -> str:

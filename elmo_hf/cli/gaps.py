@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from ..text.sentences import Sentence, read_sentences
-from .arguments import Encoding, Model, load_on_gpu
+from .arguments import Encoding, InputFormat, Model, load_on_gpu
 from .errors import say
 from .split_notes import note_cut
 
@@ -26,6 +26,7 @@ def fill(
         Literal["both", "forward", "backward"],
         Option(help="Words before the gap (forward), behind it (backward), or both."),
     ] = "both",
+    input_format: InputFormat = None,
     encoding: Encoding = "utf-8",
 ) -> None:
     """Print the words that fit each gap of TEXT.
@@ -35,8 +36,10 @@ def fill(
     """
     from elmo_hf.language_model.cloze import gap_log_probs, gaps, rank_words
 
-    # `os.path.isfile`, unlike `Path.is_file`, takes a text that is too long for a name.
-    read: Iterable[Sentence] = read_sentences(Path(text), encoding=encoding) if os.path.isfile(text) else [text]
+    # `os.path.exists`, unlike `Path.exists`, takes a text that is too long for a name.
+    read: Iterable[Sentence] = [text]
+    if os.path.exists(text) and not os.path.isdir(text):
+        read = read_sentences(Path(text), encoding=encoding, input_format=input_format)
     sentences = [sentence for sentence in read if sentence]
     language_model, tokenizer = load_on_gpu(model)
     chosen = None if candidates is None else candidates.split()

@@ -1,7 +1,8 @@
 """The commands of language models: `elmo-hf vocab`, `elmo-hf pretrain` and `elmo-hf score`."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,10 +12,11 @@ from typer import Argument, Option
 
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
-from ..text.sentences import Sentence, beginning_of, read_sentences
-from .arguments import Column, Encoding, Model, Splitter, load_on_gpu
-from .errors import check_usage, counted, refuse_alone, say
-from .split_notes import note_cut, note_lines, note_split_text, note_unknown
+from ..text.first_look import Counted, beginning_of
+from ..text.sentences import Sentence, read_sentences
+from .arguments import Column, Encoding, InputFormat, Model, Splitter, load_on_gpu
+from .errors import check_usage, counted, counted_sentences, refuse_alone, say
+from .split_notes import note_cut, note_lines, note_split_text, note_texts_of_rows, note_unknown
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
@@ -38,6 +40,7 @@ def vocab(
     min_count: Annotated[int, Option(help="Least occurrences of a word.", min=1)] = 1,
     words: Annotated[Splitter, Option(help="How sentences are split into words.")] = "whitespace",
     encoding: Encoding = "utf-8",
+    input_format: InputFormat = None,
     column: Column = None,
 ) -> None:
     """Make the vocabulary of a language model.
@@ -49,7 +52,7 @@ def vocab(
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
     from elmo_hf.training.corpora import make_vocabulary, read_sources
 
-    texts, read = beginning_of(read_sources(corpora, encoding, column))
+    texts, read = beginning_of(read_sources(corpora, encoding, column, input_format))
     sentences = place_sentences(read, words)
     counts = Counter(chain.from_iterable(each.words for each in tqdm(sentences, unit=" sentences")))
     vocabulary = make_vocabulary(counts, size, min_count)
@@ -79,6 +82,7 @@ def pretrain(
         Option(help="How sentences are split into words; default: whitespace, or as MODEL splits them."),
     ] = None,
     encoding: Encoding = "utf-8",
+    input_format: InputFormat = None,
     column: Column = None,
     alphabet: Annotated[
         Literal["bytes", "code_points"] | None,
@@ -179,7 +183,9 @@ def pretrain(
         lm, tokenizer = new_language_model(vocabulary, words or "whitespace", **fields)
     has_bar = args.process_index == 0
     # The shorter text comes first, because its errors are found sooner.
-    held_out_text, text = (read_sources(sources or [], encoding, column) for sources in (held_out, corpora))
+    held_out_text, text = (
+        read_sources(sources or [], encoding, column, input_format) for sources in (held_out, corpora)
+    )
     scored = _read_corpus("held-out text", held_out_text, tokenizer, has_bar) if held_out else None
     train = _read_corpus("training text", text, tokenizer, has_bar)
     start = None if model is None else Start(model, has_new_softmax=vocabulary is not None)
@@ -199,7 +205,16 @@ def score(
         Splitter | None, Option(help="How sentences are split into words; default: as MODEL's training text.")
     ] = None,
     encoding: Encoding = "utf-8",
+    input_format: InputFormat = None,
     column: Column = None,
+    by: Annotated[
+        list[str] | None,
+        Option(
+            metavar="COLUMN",
+            help="INPUT is a table with one word a row, in --column: rows that agree in this column, such as item, are "
+            "one text; may be repeated, such as --by item --by sentence.",
+        ),
+    ] = None,
     rows: Annotated[int, Option(help="Rows read side by side when the state is carried.", min=1)] = 32,
     per_word: Annotated[
         Path | None, Option(help="Write each word's surprisal to this new file: .parquet, .csv or, with tabs, .tsv.")
@@ -222,26 +237,40 @@ def score(
 ) -> None:
     """Measure the perplexity of INPUT and the surprisal of its words.
 
-    INPUT has one sentence a line. Perplexities are forward, backward and their geometric mean, by the exact softmax.
+    INPUT has one sentence a line, or with --by one word a row; --per-word then writes the rows of INPUT with their
+    surprisals. Perplexities are forward, backward and their geometric mean, by the exact softmax.
     From the zero state, each sentence is read by itself, as ELMo is used. Carried, the state passes from sentence to
     sentence, as in bilm-tf's test, or with --documents within each document. MODEL needs its softmax; `elmo-hf info`
     shows whether it has one.
     """
     for_tables = {"carry_state": carry_state, "unit": unit, "skip_unknown": skip_unknown, "regions": regions}
     refuse_alone("--per-word OUT", per_word is not None, **for_tables)
+    refuse_alone("--column NAME", column is not None, by=by)
+    check_usage(not (by and regions), "--by writes the rows of INPUT, so leave out --regions.")
     is_table = per_word is None or per_word.suffix in (".parquet", ".csv", ".tsv")
     check_usage(is_table, f"--per-word writes a .parquet, .csv or .tsv, found {per_word}.")
     from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.language_model.scoring import score_carried, score_from_zero
     from elmo_hf.language_model.surprisal_table import place_sentences, write_table
+    from elmo_hf.language_model.word_rows import read_word_table, write_word_rows
 
     if per_word is not None:
         check_new_file(per_word)
     language_model, tokenizer = load_on_gpu(model)
     splitter = words or scoring_splitter(language_model.config, tokenizer)
-    texts, read = beginning_of(read_sentences(source, encoding, column))
-    sentences = list(place_sentences(read, splitter))
-    corpus, summary = _corpus(str(source), sentences, tokenizer, texts, splitter)
+    look = note_texts_of_rows if by else partial(note_lines, join="In a table, --by COLUMN joins the rows of a text.")
+    word_rows = None
+    if by:
+        assert column is not None  # see `refuse_alone` above
+        word_rows = read_word_table(source, column, by, splitter, encoding, input_format)
+        sentences, texts = word_rows.sentences, word_rows.texts
+        shown = counted(len(sentences), "sentence")
+    else:
+        texts, read = beginning_of(read_sentences(source, encoding, column, input_format))
+        all_sentences = Counted(read)
+        sentences = list(place_sentences(all_sentences, splitter))
+        shown = counted_sentences(all_sentences.count)
+    corpus, summary = _corpus(str(source), sentences, tokenizer, texts, splitter, look)
     with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
         zero = score_from_zero(language_model, corpus, bar.update)
         numbers = [each.document for each in sentences] if documents else None
@@ -249,8 +278,11 @@ def score(
         bar.total = bar.n  # carried scoring leaves out sentences that are unfinished when the first row ends
     if per_word is not None:
         wanted = carried if carry_state or documents else zero
-        write_table(per_word, sentences, wanted, tokenizer, unit or "bits", skip_unknown, regions)
-    say(summary)
+        if word_rows is None:
+            write_table(per_word, sentences, wanted, tokenizer, unit or "bits", skip_unknown, regions)
+        else:
+            write_word_rows(per_word, word_rows, wanted, tokenizer, unit or "bits", skip_unknown)
+    say(f"{shown}, {summary}")
     for state, scores in (("from zero state", zero), ("state carried", carried)):
         backward = scores.backward_perplexity if language_model.config.bidirectional else None
         line = _perplexities(state, scores.forward_perplexity, backward, scores.perplexity)
@@ -263,18 +295,24 @@ def _read_corpus(name: str, read: Iterator[Sentence], tokenizer: "ElmoTokenizer"
     from elmo_hf.language_model.surprisal_table import place_sentences
 
     texts, read = beginning_of(read)
-    sentences = place_sentences(read, tokenizer.word_splitter)
+    all_sentences = Counted(read)
+    sentences = place_sentences(all_sentences, tokenizer.word_splitter)
     bar = tqdm(sentences, desc=name, unit=" sentences", disable=not has_bar)
     corpus, summary = _corpus(f"the {name}", bar, tokenizer, texts if has_bar else [], tokenizer.word_splitter)
     if has_bar:
-        say(f"{name}: {summary}")
+        say(f"{name}: {counted_sentences(all_sentences.count)}, {summary}")
     return corpus
 
 
 def _corpus(
-    name: str, sentences: Iterable["PlacedSentence"], tokenizer: "ElmoTokenizer", texts: list[str], splitter: str
+    name: str,
+    sentences: Iterable["PlacedSentence"],
+    tokenizer: "ElmoTokenizer",
+    texts: list[str],
+    splitter: str,
+    look: Callable[[str, list[str]], None] = note_lines,
 ) -> tuple["Corpus", str]:
-    """The sentences as a corpus; prints its size, and a note if the first texts seem wrongly split."""
+    """The sentences as a corpus, and its words in a sentence; prints a note if the first texts seem wrongly split."""
     from elmo_hf.language_model.corpus import Corpus
 
     read = (each.words for each in sentences)
@@ -282,10 +320,9 @@ def _corpus(
     if len(corpus) == 0:
         raise ValueError(f"{name} has no sentences.")
     unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
-    note_lines(name, texts)
+    look(name, texts)
     note_unknown(name, texts, splitter, tokenizer)
-    sizes = f"{counted(len(corpus), 'sentence')}, {counted(corpus.num_words, 'word')}"
-    return corpus, f"{sizes}, {unknown:.2%} unknown."
+    return corpus, f"{counted(corpus.num_words, 'word')}, {unknown:.2%} unknown."
 
 
 def _perplexities(state: str, *values: float | None) -> str:

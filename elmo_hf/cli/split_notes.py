@@ -4,15 +4,17 @@ No note recommends a split that was not tried: where a model predicts words, bot
 compared by their unknown words.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..text.sentences import looks_split, num_ends
+from ..text.first_look import are_single_words, are_wrapped, looks_split, num_ends
 from .errors import counted, say
 
 if TYPE_CHECKING:
     from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
+# How a text with one word a row is read as sentences, in commands that cannot join rows.
+JOIN_ROWS = "Join the words of a sentence in one line or row."
 # The effect of each word splitter.
 SPLITS = {"whitespace": "at blanks", "ptb": "by Penn Treebank rules"}
 # A larger share of unknown words is worth a note; above the second one, with either split, the text seems to be in
@@ -21,19 +23,45 @@ MOST_UNKNOWN = 0.1
 MOST_UNKNOWN_OF_LANGUAGE = 1 / 3
 
 
-def note_lines(name: str, texts: Sequence[str]) -> None:
-    """Prints to standard error that most lines of a text have several sentences, if they have.
+def note_lines(name: str, texts: Sequence[str], join: str = JOIN_ROWS) -> None:
+    """Prints to standard error that most lines of a text are no sentences: words, parts or several, if they are.
 
     Args:
         name: the text's name.
         texts: its first sentences that are raw text.
+        join: a sentence that says how a text with one word a line or row is read.
     """
-    if texts and sorted(map(num_ends, texts))[(len(texts) - 1) // 2]:
+    if are_single_words(texts):
+        say(
+            f"Note: most lines or rows of {name} have one word, and each was read as a sentence of its own. {join}",
+            is_error=True,
+        )
+    elif are_wrapped(texts):
+        say(
+            f"Note: most lines of {name} end within a sentence; each line was read as one. Write one sentence a line, "
+            "for example with spaCy's sentencizer, to read whole sentences.",
+            is_error=True,
+        )
+    elif _have_several(texts):
         say(
             f"Note: most lines of {name} have several sentences; each line was read as one. Write one sentence a line, "
             "for example with spaCy's sentencizer, to read them apart.",
             is_error=True,
         )
+
+
+def note_texts_of_rows(name: str, texts: Sequence[str]) -> None:
+    """Prints to standard error that most texts out of rows with one word have several sentences, if they have."""
+    if _have_several(texts):
+        say(
+            f"Note: most texts of {name} have several sentences; each text was read as one. If a column numbers "
+            "sentences, give it as the last --by, to read them apart.",
+            is_error=True,
+        )
+
+
+def _have_several(texts: Sequence[str]) -> bool:
+    return bool(texts) and sorted(map(num_ends, texts))[(len(texts) - 1) // 2] > 0
 
 
 def note_split_text(name: str, texts: Sequence[str], splitter: str, option: str) -> None:
@@ -97,17 +125,36 @@ def _share_unknown(words: Sequence[str], tokenizer: "ElmoTokenizer") -> float:
     return float((tokenizer.word_classes(words) == unknown).mean())
 
 
+def look_at(name: str, tokenizer: "ElmoTokenizer") -> Callable[[list[str]], None]:
+    """A function of the first raw texts of an input that prints the notes on how the tokenizer reads them."""
+
+    def look(texts: list[str]) -> None:
+        note_lines(name, texts)
+        note_split_text(name, texts, tokenizer.word_splitter, "--split-into-words")
+        list(note_cut(map(tokenizer.tokenize, texts), tokenizer, " at the beginning"))
+
+    return look
+
+
+def is_cut(word: str, tokenizer: "ElmoTokenizer") -> bool:
+    """Whether a word is longer than the model reads."""
+    most = tokenizer.max_word_length - 2
+    if 4 * len(word) <= most:  # at most 4 bytes a character
+        return False
+    letters = word if tokenizer.alphabet == "code_points" else word.encode("utf-8", "ignore")
+    return len(letters) > most
+
+
 def note_cut(texts: Iterable[Sequence[str]], tokenizer: "ElmoTokenizer", where: str = "") -> Iterator[Sequence[str]]:
     """Gives lists of words; after the last list, prints to standard error how many words were cut."""
-    most, cut, total = tokenizer.max_word_length - 2, 0, 0
-    is_code_points = tokenizer.alphabet == "code_points"
+    cut = total = 0
     for words in texts:
         total += len(words)
-        long = [word for word in words if 4 * len(word) > most]  # at most 4 bytes a character
-        cut += sum(len(word if is_code_points else word.encode("utf-8", "ignore")) > most for word in long)
+        cut += sum(is_cut(word, tokenizer) for word in words)
         yield words
     if cut and tokenizer.token_encoder == "char_cnn":
-        unit = "characters" if is_code_points else "bytes"
+        most = tokenizer.max_word_length - 2
+        unit = "characters" if tokenizer.alphabet == "code_points" else "bytes"
         note = (
             f"Note: {cut:,} of {counted(total, 'word')}{where} have more than {most} {unit}, of which {most} are read."
         )

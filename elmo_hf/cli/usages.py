@@ -8,8 +8,9 @@ from typer import Argument, Option
 
 from ..disk.installed import require
 from ..disk.whole_files import check_new_file, new_file
-from .arguments import Column, Device, Encoding, Model, SplitIntoWords, usable_device
+from .arguments import Column, Device, Encoding, InputFormat, Model, SplitIntoWords, usable_device
 from .errors import check_usage, counted, say
+from .split_notes import look_at
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,6 +40,7 @@ def usages(
     ] = None,
     plot: Annotated[Path | None, Option(help="A new picture of the usages: .png, .pdf or .svg.")] = None,
     seed: Annotated[int, Option(help="Seed of the bootstrap.", min=0)] = 0,
+    input_format: InputFormat = None,
     column: Column = None,
     split_into_words: SplitIntoWords = False,
     encoding: Encoding = "utf-8",
@@ -72,9 +74,11 @@ def usages(
     found, vectors = {}, {}
     for key, name in names.items():
         reading = {"split_into_words": split_into_words, "column": column, "encoding": encoding}
+        reading["input_format"] = input_format
         all_forms = [word, *filter(None, map(str.strip, forms.split(",")))]
         documents = Documents.find([name], str(output), **reading)
-        found[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most)
+        look = look_at(name, tokenizer)
+        found[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most, look)
         counts = Counter(usage.word.lower() for usage in found[key]).most_common()
         say(f"{key}: {name}, {counted(len(found[key]), 'usage')}: {', '.join(f'{form} {n:,}' for form, n in counts)}.")
     if sum(map(len, found.values())) == 1:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from ..disk.whole_files import check_new_file
-from .arguments import Device, Encoding, Model, usable_device
+from .arguments import Device, Encoding, InputFormatAlone, Model, usable_device
 from .errors import check_usage, refuse_alone, say
 from .split_notes import note_cut
 
@@ -26,6 +26,7 @@ def vectors(
         list[str] | None, Option(metavar="WORD", help="Print the nearest of WORDS; may be repeated.")
     ] = None,
     count: Annotated[int | None, Option(help="With --nearest: how many words; default: 10.", min=1)] = None,
+    input_format: InputFormatAlone = None,
     encoding: Encoding = "utf-8",
     device: Device = None,
 ) -> None:
@@ -44,7 +45,7 @@ def vectors(
     from elmo_hf.folder.loading import load_complete, load_tokenizer
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
 
-    found = read_words(words, encoding)
+    found = read_words(words, encoding, input_format)
     place = usable_device(device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
     list(note_cut([found.words], tokenizer))

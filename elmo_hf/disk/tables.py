@@ -28,18 +28,25 @@ def write_text_table(path: Path, table: pa.Table) -> None:
 
     Args:
         path: `*.csv` or `*.tsv`.
-        table: columns of strings, booleans, integers and floats; null and NaN are missing. Their names are words
-            without separators and quotes.
+        table: columns of strings, booleans, integers and floats; null and NaN are missing. Names of columns are in
+            quotes only if they hold a separator, a quote or the end of a line.
 
     Raises:
         OSError: as in `new_file`.
     """
     separator = SEPARATORS[path.suffix]
     with new_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        file.write(separator.join(table.column_names) + "\n")
+        file.write(separator.join(_heading(name, separator) for name in table.column_names) + "\n")
         for rows in table.to_batches(max_chunksize=ROWS):
             lines = pc.binary_join_element_wise(*map(_cells, rows.columns), separator)
             file.writelines(f"{line}\n" for line in lines.to_pylist())
+
+
+def _heading(name: str, separator: str) -> str:
+    if any(mark in name for mark in (separator, '"', "\n", "\r")):
+        doubled = name.replace('"', '""')
+        return f'"{doubled}"'
+    return name
 
 
 def _cells(column: pa.Array) -> pa.Array:

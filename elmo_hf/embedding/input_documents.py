@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
+from ..text.formats import Format
 from ..text.sentences import Sentence, read_dataset, read_sentences
+from .protein_names import ProteinNames
 from .stores import InputFile, find_files, is_file, place_of
 
 # The place of a sentence: its document, and its number in that document, from 0.
@@ -33,7 +35,9 @@ class Documents(NamedTuple):
     encoding: str = "utf-8"  # the encoding of the files
     column: str | None = None  # the column to read of datasets, tables or JSON objects; None: `names` are files
     split: str = "train"  # the split to read of datasets
+    input_format: Format | None = None  # the format of the files; None: as their names or first lines show
     stream: BinaryIO | None = None  # standard input, which is the only document then
+    protein_names: ProteinNames | None = None  # gives proteins their names; None: the first words of headers
 
     @classmethod
     def find(cls, sources: list[str], output: str, **reading: Any) -> "Documents":
@@ -41,7 +45,7 @@ class Documents(NamedTuple):
 
         Args:
             sources: files, patterns, folders, or datasets.
-            output: where the vectors are written; this is not read.
+            output: where the vectors are written; this is not read. "": nowhere.
             **reading: the other attributes.
 
         Raises:
@@ -53,6 +57,8 @@ class Documents(NamedTuple):
         by_place: dict[str, str] = {}
         for name in (name for source in sources for name in find_files(source)):
             by_place.setdefault(place_of(name), name)
+        if output == "":
+            return documents._replace(names=[*by_place.values()])
         written = place_of(output)
         own = (f"{written}/", f"{written}.partial/")
         found = [name for place, name in by_place.items() if place != written and not place.startswith(own)]
@@ -79,20 +85,31 @@ class Documents(NamedTuple):
             yield window
 
     def read(self) -> Iterator[tuple[Line, Sentence]]:
-        """The sentences of all documents, with their places."""
+        """The sentences of all documents, with their places; no two proteins have the same name.
+
+        Raises:
+            ValueError: as `ProteinNames`, besides the errors of `windows`.
+        """
+        protein_names = self.protein_names or ProteinNames()
+        protein_names.begin()
         for name in self.names:
-            for index, sentence in enumerate(self._sentences(name)):
+            for index, sentence in enumerate(protein_names.give(name, self.sentences(name))):
                 if self.split_into_words and isinstance(sentence, str):
                     sentence = sentence.split()
                 yield (PASSWORD.sub("", name), index), sentence
 
-    def _sentences(self, name: str) -> Iterator[Sentence]:
-        if self.column is not None and self.stream is None and not is_file(name):
+    def is_dataset(self, name: str) -> bool:
+        """Whether a name is that of a dataset, of which a column is read, and not a file."""
+        return self.column is not None and self.stream is None and not is_file(name)
+
+    def sentences(self, name: str) -> Iterator[Sentence]:
+        """The sentences of one document."""
+        if self.is_dataset(name):
             yield from read_dataset(name, self.split, self.column)
             return
         file: Any = InputFile(name, self.stream)
         version = file.version()
-        yield from read_sentences(file, encoding=self.encoding, column=self.column)
+        yield from read_sentences(file, self.encoding, self.column, self.input_format)
         if file.version() != version:
             raise ValueError(
                 f"{name} changed while it was being read. Restore it, or delete the files already written; then "

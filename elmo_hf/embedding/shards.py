@@ -36,7 +36,8 @@ from tqdm import tqdm
 from ..disk.checksums import sum_lines
 from ..disk.whole_files import leftover, named_if_full, only_writer, publish, refuse_existing
 from ..model.modeling_elmo import ElmoModel
-from ..text.sentences import Protein, Sentence, raw_texts, storable
+from ..text.first_look import Count, is_blank, raw_texts
+from ..text.sentences import Protein, Sentence, storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .input_documents import Documents, Window
 from .processes import Alone
@@ -97,7 +98,7 @@ def embed_documents(
     make: Callable[[Maker, Iterable[Window], tqdm], None] | None = None,
     show_progress: bool = False,
     look: Callable[[list[str]], None] = lambda texts: None,
-) -> int:
+) -> Count:
     """Embeds every sentence of documents, or the rest that an interrupted run left.
 
     Args:
@@ -116,7 +117,7 @@ def embed_documents(
         look: a function that is called with the raw texts among the first sentences.
 
     Returns:
-        the number of sentences.
+        the number of sentences, and of blank ones among them.
 
     Raises:
         ValueError: if files of this format cannot hold the vectors, there are no sentences, a document cannot be read
@@ -136,7 +137,8 @@ def embed_documents(
     selection.check(suffix)
     by_bytes = 6 * SHARD_BYTES // selection.bytes_per_word(model)
     characters = window_characters or (CHUNK_CHARACTERS if file else min(SHARD_CHARACTERS, by_bytes))
-    job = selection.job(model, tokenizer) | {"split_into_words": documents.split_into_words}
+    job: dict[str, Any] = {} if documents.protein_names is None else documents.protein_names.job()
+    job |= selection.job(model, tokenizer) | {"split_into_words": documents.split_into_words}
     job |= {"format": "chunk" if file else shard_format, "shard_characters": characters}
     shards = Shards(Folder(f"{output}.partial" if file else output), job, file)
     windows = documents.windows(characters)
@@ -166,14 +168,14 @@ def embed_documents(
         processes.wait_for_everyone()
         if processes.is_main_process:
             shards.finish()
-    return shards.num_sentences
+    return shards.count
 
 
 class Shards:
     """The shards of a folder and their entries; errors are those of `embed_documents`.
 
     Attributes:
-        num_sentences: the number of sentences in the windows that were read.
+        count: of the sentences in the windows that were read.
     """
 
     def __init__(self, folder: Folder, job: dict[str, Any], file: Path | None) -> None:
@@ -183,7 +185,7 @@ class Shards:
         self._suffix = f".{job['format']}"
         self._sizes: dict[str, int] = {}
         self._windows: list[tuple[str, int, list[list[Any]]]] = []  # digest, first sentence and spans of each
-        self.num_sentences = 0
+        self.count = Count(0, 0)
 
     def begin(self, stack: ExitStack) -> bool:
         """Keeps other runs from writing an output on a disk until `stack` closes.
@@ -213,10 +215,14 @@ class Shards:
         """Lists the files that exist, which must be of this job."""
         self._sizes = self._folder.sizes()
         recorded = self._folder.read([JOB])[0].decode(errors="replace")
-        if other := [line for line in self._job.splitlines() if line not in recorded.splitlines()]:
+        lines, recorded_lines = self._job.splitlines(), recorded.splitlines()
+        other = " ".join(line for line in lines if line not in recorded_lines)
+        beyond = " ".join(line for line in recorded_lines if line not in lines)
+        if other or beyond:
+            difference = f"than {other}" if other else f"with {beyond}"
             raise ValueError(
-                f"{self._folder.name} holds shards of another job than {' '.join(other)}; choose another output, or "
-                "delete that folder to start again."
+                f"{self._folder.name} holds shards of another job {difference}; choose another output, or delete that "
+                "folder to start again."
             )
 
     def missing(self, windows: Iterable[Window], index: int, count: int) -> Iterator[Window]:
@@ -226,7 +232,8 @@ class Shards:
             if window.number % count == index and not self._has(window.number, window.digest):
                 yield window
             self._windows.append((window.digest, window.first, _spans(window)))
-            self.num_sentences += len(window.lines)
+            num_blank = self.count.blank + sum(map(is_blank, window.sentences))
+            self.count = Count(self.count.sentences + len(window.lines), num_blank)
 
     def _has(self, number: int, digest: str) -> bool:
         """Whether a window's shard exists and is whole; prints a note if it is damaged."""
@@ -251,8 +258,8 @@ class Shards:
 
     def _refuse(self, shard: str) -> NoReturn:
         raise ValueError(
-            f"the input changed: {self._folder.name}/{shard} is of other sentences. Restore the input, choose "
-            "another output, or delete that folder to start again."
+            f"the input changed: {self._folder.name}/{shard} is of other sentences, or its proteins have other names. "
+            "Restore the input, choose another output, or delete that folder to start again."
         )
 
     def write(self, window: Window, arrays: Iterator[tuple[int, Arrays]]) -> None:
@@ -263,9 +270,11 @@ class Shards:
             arrays: the place in the window and the arrays of each sentence, in any order.
         """
         by_row = {row: {name: _alone(array) for name, array in each.items()} for row, each in arrays}
-        texts = (storable(_shown(each)) for each in window.sentences)
-        rows = zip(texts, window.lines, strict=True)
-        records = (Record(window.first + row, text, by_row[row], line) for row, (text, line) in enumerate(rows))
+        rows = zip(window.sentences, window.lines, strict=True)
+        records = (
+            Record(window.first + row, storable(_shown(sentence)), by_row[row], line, isinstance(sentence, Protein))
+            for row, (sentence, line) in enumerate(rows)
+        )
         with self._folder.new(self._shard(window.number)) as path:
             WRITERS.get(self._suffix, write_chunk)(path, records)
             facts = window.digest, _checksum_of(path), str(path.stat().st_size)
@@ -327,7 +336,8 @@ class Shards:
         """The digest of the job, of a window's sentences and of their places."""
         digest = hashlib.sha256((self._job + json.dumps(_spans(window))).encode())
         for sentence in window.sentences:
-            named = {sentence.name: sentence} if isinstance(sentence, Protein) else sentence
+            # Shards of earlier versions have other keys, so proteins are not digested as they were there.
+            named = {"name": sentence.name, "residues": sentence} if isinstance(sentence, Protein) else sentence
             digest.update(json.dumps(named).encode() + b"\n")
         return digest.hexdigest()
 

@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from ..disk.whole_files import new_file
 from ..model.modeling_elmo import ElmoModel
+from ..text.formats import Format
 from ..text.sentences import read_sentences, storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
@@ -35,7 +36,7 @@ class WordList(NamedTuple):
     num_repeated: int
 
 
-def read_words(path: Path, encoding: str = "utf-8") -> WordList:
+def read_words(path: Path, encoding: str = "utf-8", input_format: Format | None = None) -> WordList:
     """Reads words: a line of text is one word; sentences of JSON lines and CoNLL-U are lists of words.
 
     Raises:
@@ -44,7 +45,7 @@ def read_words(path: Path, encoding: str = "utf-8") -> WordList:
     """
     words: dict[str, None] = {}
     num_blank = num_repeated = 0
-    for sentence in read_sentences(path, encoding=encoding):
+    for sentence in read_sentences(path, encoding=encoding, input_format=input_format):
         for word in [sentence] if isinstance(sentence, str) else sentence:
             word = storable(word.strip())
             num_blank += not word

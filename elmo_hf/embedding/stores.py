@@ -26,9 +26,9 @@ def is_url(name: str) -> bool:
 
 
 def is_file(name: str) -> bool:
-    """Whether a file of this name exists."""
+    """Whether a file of this name exists, or a pipe on this disk."""
     store, path = _store(name)
-    return store.isfile(path)
+    return store.isfile(path) or _is_pipe(store, path)
 
 
 class InputFile(NamedTuple):
@@ -48,13 +48,17 @@ class InputFile(NamedTuple):
     def open(self, mode: str = "rb") -> io.BufferedReader:
         """Opens the file to read its bytes."""
         store, path = _store(self.address)
-        return io.BufferedReader(store.open(path, mode) if self.stream is None else self.stream)
+        if self.stream is not None:
+            return io.BufferedReader(self.stream)
+        if _is_pipe(store, path):
+            return open(path, "rb")
+        return io.BufferedReader(store.open(path, mode))
 
     def version(self) -> str:
-        """A string that changes when the file is changed or replaced; empty for standard input."""
+        """A string that changes when the file is changed or replaced; empty for standard input and pipes."""
         store, path = _store(self.address)
         store.invalidate_cache()
-        return store.ukey(path) if self.stream is None else ""
+        return "" if self.stream is not None or _is_pipe(store, path) else store.ukey(path)
 
 
 class Folder:
@@ -119,7 +123,7 @@ def find_files(source: str) -> list[str]:
         FileNotFoundError: if there is none.
     """
     store, path = _store(source)
-    if store.isfile(path):
+    if is_file(source):
         return [source]
     is_folder = store.isdir(path)
     found = store.find(path) if is_folder else store.glob(path) if has_magic(path) else []
@@ -149,6 +153,12 @@ def _like(source: str, path: str, store: Any) -> str:
     if is_url(source):
         return store.unstrip_protocol(path)
     return path if os.path.isabs(source) else os.path.relpath(path)
+
+
+def _is_pipe(store: Any, path: str) -> bool:
+    """Whether a path on this disk is neither a file nor a folder, but can be read, such as `/dev/fd/63`."""
+    is_local = isinstance(store, LocalFileSystem)
+    return is_local and os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def _store(name: str) -> tuple[Any, str]:

@@ -7,13 +7,15 @@ Glossary: K usages, L layers, P projection.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain, islice
 from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
 from ..model.modeling_elmo import ElmoModel
+from ..text.first_look import LOOKED_AT, raw_texts
 from ..text.sentences import storable
 from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .chosen_words import ChosenWords
@@ -33,7 +35,12 @@ class Usage(NamedTuple):
 
 
 def find_usages(
-    model: ElmoModel, tokenizer: ElmoTokenizer, documents: Documents, forms: Sequence[str], most: int
+    model: ElmoModel,
+    tokenizer: ElmoTokenizer,
+    documents: Documents,
+    forms: Sequence[str],
+    most: int,
+    look: Callable[[list[str]], None] = lambda texts: None,
 ) -> tuple[list[Usage], np.ndarray]:
     """The usages of a word in the order of the text, and their vectors `(V, K, 2P)`.
 
@@ -43,14 +50,17 @@ def find_usages(
         documents: the texts.
         forms: the forms of the word, in upper or lower case.
         most: the most sentences to take, at equal distances among all sentences with the word.
+        look: a function that is called with the raw texts among the first sentences.
 
     Raises:
         ValueError: if there is no usage, a document cannot be read, or a vector is NaN.
         OSError: if a document cannot be opened.
     """
     word = ChosenWords(re.compile("|".join(map(re.escape, forms)), re.IGNORECASE))
-    read = tqdm(documents.read(), unit=" sentences")
-    split = ((line, tokenizer.tokenize(text) if isinstance(text, str) else text) for line, text in read)
+    read = iter(tqdm(documents.read(), unit=" sentences"))
+    first = list(islice(read, LOOKED_AT))
+    look(raw_texts(text for _, text in first))
+    split = ((line, tokenizer.tokenize(text) if isinstance(text, str) else text) for line, text in chain(first, read))
     found = [(line, words) for line, words in split if len(word.positions(words))]
     if not found:
         raise ValueError(f"{', '.join(documents.names)}: no word is {' or '.join(forms)}, as the tokenizer splits it.")

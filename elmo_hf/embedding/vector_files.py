@@ -3,10 +3,19 @@
 The suffix of the file selects the writer, which gets the records in the order of the sentences. In parquet each array
 of a sentence is a column; in other formats `17` is the name of the vectors of sentence 17, `17.scales` of its scales.
 Only parquet holds `chosen_words`, because arrays of safetensors and hdf5 as AllenNLP wrote it are numbers.
+
+A protein is found by its name (`protein_names.py`), as in SeqVec's files, and by its number:
+
+    .npz            `P12345`; the n-th protein is the n-th array
+    .safetensors    `P12345`; the metadata `sentence_to_index`, a JSON object, has the number of each name
+    .hdf5           `17`, the same array as `P12345`, and `sentence_to_index`. A name that is a number or a path (`a/b`)
+                    is in `sentence_to_index` alone, because hdf5 would find another array, or none
+    .parquet        column `sentence`
 """
 
 import json
 import math
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -26,7 +35,7 @@ from ..text.sentences import storable
 
 ROWS_PER_GROUP = 256
 # A header of safetensors has at most 100 MB, and the entry of a tensor, with all its digits, below 100 bytes.
-MOST_TENSORS = 1_000_000
+MOST_TENSORS, ENTRY_BYTES = 1_000_000, 100
 # The arrays of a sentence, and the ending of their names after its number.
 SUFFIXES = {"vectors": "", "scales": ".scales", "positions": ".positions"}
 
@@ -36,26 +45,37 @@ class Record:
     """One sentence and its vectors."""
 
     number: int  # the sentence's number in the whole input, from 0
-    text: str  # the sentence as one string that a file can hold
+    text: str  # the sentence as one string that a file can hold; a protein's name
     arrays: dict[str, np.ndarray]  # its arrays by name; `vectors` is `(L+1, words, 2P)`, `(words, 2P)` or `(2P,)`
     line: tuple[str, int]  # the document and the index in it
+    is_protein: bool = False
 
     @property
-    def named(self) -> dict[str, np.ndarray]:
-        """The arrays of numbers by their names in a file of all sentences."""
-        return {f"{self.number}{end}": self.arrays[name] for name, end in SUFFIXES.items() if name in self.arrays}
+    def key(self) -> str:
+        """The name of its vectors in .npz and .safetensors: the number of a sentence, or the name of a protein."""
+        return self.text if self.is_protein else str(self.number)
+
+    def named(self, key: str) -> dict[str, np.ndarray]:
+        """The arrays of numbers by their names in a file, which begin with a key."""
+        return {f"{key}{end}": self.arrays[name] for name, end in SUFFIXES.items() if name in self.arrays}
 
 
 def write_hdf5(path: Path, records: Iterator[Record]) -> None:
     """Writes one dataset a sentence, named by its index, and `sentence_to_index`, a JSON object in one string.
+
+    A protein's dataset has its name, too.
 
     Source: `embed_file` of AllenNLP 0.9's `ElmoEmbedder`.
     """
     sentence_to_index = {}
     with GuardedFile(path) as target, h5py.File(target, "w") as file:
         for record in records:
-            for name, array in record.named.items():
+            arrays = record.named(str(record.number))
+            for name, array in arrays.items():
                 file.create_dataset(name, data=array)
+            if record.is_protein and _is_name_in_hdf5(record.text):
+                for name, same in zip(record.named(record.text), arrays, strict=True):
+                    file[name] = file[same]
             sentence_to_index[record.text] = str(record.number)
             target.check()
         dataset = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
@@ -63,25 +83,44 @@ def write_hdf5(path: Path, records: Iterator[Record]) -> None:
 
 
 def write_safetensors(path: Path, records: Iterator[Record], most: int = MOST_TENSORS) -> None:
-    """Writes one tensor a sentence, named by its number; uint16 holds the bits of bfloat16."""
-    arrays = {name: array for record in records for name, array in record.named.items()}
-    if len(arrays) > most:
+    """Writes one tensor a sentence, named by its key; uint16 holds the bits of bfloat16.
+
+    Raises:
+        ValueError: if the header would be too long.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    protein_to_index: dict[str, str] = {}
+    for record in records:
+        arrays |= record.named(record.key)
+        if record.is_protein:
+            protein_to_index[record.text] = str(record.number)
+    size = ENTRY_BYTES * len(arrays)
+    metadata = None
+    if protein_to_index:
+        metadata = {"sentence_to_index": json.dumps(protein_to_index)}
+        # Each name stands in the entries of its arrays, and once in the metadata.
+        size += sum(len(json.dumps(name)) for name in arrays) + len(json.dumps(metadata))
+    if size > ENTRY_BYTES * most:
         raise ValueError(
-            f"a .safetensors file holds at most {most:,} arrays, because its header is limited, found "
-            f"{len(arrays):,}; choose another format."
+            f"a .safetensors file holds at most {most:,} arrays, fewer with long names, because its header is limited, "
+            f"found {len(arrays):,}; choose another format."
         )
     if all(array.dtype != np.uint16 for array in arrays.values()):
-        save_arrays(arrays, path)  # takes a quarter of the time for each array
+        save_arrays(arrays, path, metadata)  # takes a quarter of the time for each array
         return
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     is_bits = {name: tensor.dtype == torch.uint16 for name, tensor in tensors.items()}
-    save_file({name: each.view(torch.bfloat16) if is_bits[name] else each for name, each in tensors.items()}, path)
+    tensors = {name: each.view(torch.bfloat16) if is_bits[name] else each for name, each in tensors.items()}
+    save_file(tensors, path, metadata)
 
 
 def write_npz(path: Path, records: Iterator[Record]) -> None:
-    """Writes one array a sentence, named by its number."""
-    with path.open("wb") as file:
-        np.savez(file, **{name: array for record in records for name, array in record.named.items()})  # type: ignore[arg-type]
+    """Writes one array a sentence, named by its key, in order; `numpy.savez` would take some names as arguments."""
+    with zipfile.ZipFile(path, "w") as file:
+        for record in records:
+            for name, array in record.named(record.key).items():
+                with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def write_parquet(path: Path, records: Iterator[Record]) -> None:
@@ -104,7 +143,9 @@ def write_parquet(path: Path, records: Iterator[Record]) -> None:
 def write_chunk(path: Path, records: Iterator[Record]) -> None:
     """Writes consecutive sentences and their arrays for `read_chunk`."""
     kept = [*records]
-    arrays = {name: array for record in kept for name, array in record.named.items()}
+    arrays = {name: array for record in kept for name, array in record.named(str(record.number)).items()}
+    if any(record.is_protein for record in kept):
+        arrays["is_protein"] = np.array([record.is_protein for record in kept], dtype=np.uint8)
     words = (record.arrays.get("chosen_words", np.array([])).tolist() for record in kept)
     texts = json.dumps([(record.text, own) for record, own in zip(kept, words, strict=True)]).encode()
     save_arrays(arrays | {"texts": np.frombuffer(texts, dtype=np.uint8)}, path)
@@ -117,11 +158,12 @@ def read_chunk(path: Path, first: int, lines: Iterable[tuple[str, int]]) -> Iter
     """
     arrays = {name: tensor.numpy() for name, tensor in load_file(path).items()}
     texts = json.loads(arrays["texts"].tobytes())
+    is_protein = arrays["is_protein"].tolist() if "is_protein" in arrays else [0] * len(texts)
     for number, ((text, words), line) in enumerate(zip(texts, lines, strict=True), first):
         own = {name: f"{number}{suffix}" for name, suffix in SUFFIXES.items()}
         found = {name: arrays[each] for name, each in own.items() if each in arrays}
         found |= {"chosen_words": np.array(words, dtype=str)} if "positions" in found else {}
-        yield Record(number, text, found, line)
+        yield Record(number, text, found, line, is_protein[number - first] == 1)
 
 
 WRITERS: dict[str, Callable[[Path, Iterator[Record]], None]] = {
@@ -131,6 +173,11 @@ WRITERS: dict[str, Callable[[Path, Iterator[Record]], None]] = {
     ".npz": write_npz,
     ".parquet": write_parquet,
 }
+
+
+def _is_name_in_hdf5(name: str) -> bool:
+    """Whether hdf5 finds an array by this name: no number of a sentence, and no path."""
+    return not name.isdecimal() and "/" not in name and name != "."
 
 
 def _nested(arrays: list[np.ndarray], is_fixed: bool) -> pa.Array:

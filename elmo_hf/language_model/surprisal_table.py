@@ -102,6 +102,27 @@ def write_table(
         skips_unknown: whether the surprisals of unknown words are left empty.
         by_region: whether a row is a region, and not a word.
     """
+    save_table(path, surprisal_table(sentences, scores, tokenizer, unit, skips_unknown, by_region))
+
+
+def save_table(path: Path, table: pa.Table) -> None:
+    """Writes a table as the suffix says, `*.parquet`, `*.csv` or `*.tsv`; it exists only once it is complete."""
+    if path.suffix == ".parquet":
+        with new_file(path) as partial:
+            pa.parquet.write_table(table, partial)
+    else:
+        write_text_table(path, table)
+
+
+def surprisal_table(
+    sentences: Sequence[PlacedSentence],
+    scores: Scores,
+    tokenizer: ElmoTokenizer,
+    unit: str = "bits",
+    skips_unknown: bool = False,
+    by_region: bool = False,
+) -> pa.Table:
+    """The table; arguments are those of `write_table`."""
     words = [word for each in sentences for word in (BEGIN_SENTENCE, *each.words, END_SENTENCE)]
     is_unknown = tokenizer.word_classes(words) == tokenizer.word_classes([UNKNOWN_WORD])[0]
     lengths = [len(each.words) + 2 for each in sentences]
@@ -124,12 +145,9 @@ def write_table(
     regions = pa.array([region for each in sentences for region in (None, *each.regions, None)], pa.int64())
     columns |= {"document": places["document"], "document_sentence": places["document_sentence"], "region": regions}
     columns["document_region"] = pa.compute.add(regions, places["document_region"])
-    table = _add_up_regions(pa.table(columns), unit) if by_region else pa.table(columns)
-    if path.suffix == ".parquet":
-        with new_file(path) as partial:
-            pa.parquet.write_table(table, partial)
-    else:
-        write_text_table(path, table)
+    if by_region:
+        return _add_up_regions(pa.table(columns), unit)
+    return pa.table(columns)
 
 
 def _add_up_regions(table: pa.Table, unit: str) -> pa.Table:

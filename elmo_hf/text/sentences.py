@@ -1,161 +1,118 @@
-"""Reads sentences from files, one at a time, for every command: text, JSON lines, CoNLL-U, tables and FASTA.
+"""Reads sentences from files, one at a time, for every command, recipe and script, and from datasets.
 
-The suffix of a file's name decides how it is read; a further `.gz` means that the file is gzipped:
+A sentence is a string (raw text) or a list of words. What a file is read as (`formats.py`), and what a sentence is:
 
-    *.jsonl, *.json    one value a line: a string, a list of words, or an object; the first of its keys `words`,
-                       `tokens`, `text`, `sentence` that exists and is not null is read
-    *.conllu           blocks of lines; the words are in the second column, multiword tokens are split
-    *.csv, *.tsv       a table; its first line names the columns, which are read like the keys of an object
-    *.fasta, *.fa, *.faa
-                       proteins: a line `>NAME ...`, then lines of residues, one letter each; a residue is a word
-    any other name     text, one sentence a line
+    text              a line
+    JSON lines        a line: a string, a list of words, or an object; the first of its keys `words`, `tokens`, `text`,
+                      `sentence` that exists and is not null is read; or an item of a single array
+    a table           a row; its first line names the columns, which are read like the keys of an object
+    Parquet           a row, as in a table
+    CoNLL-U, columns  a block of lines, with a word a line
+    FASTA             a record `>NAME ...`; a residue is a word
 
-A sentence is a string (raw text) or a list of words. Blank lines of text and JSON lines are sentences without words, so
-that the n-th sentence is always the n-th line. Only a line feed ends a line, with or without a carriage return before
-it. In CoNLL-U each block is a sentence, in FASTA each record.
+Blank lines of text and JSON lines are sentences without words, so that the n-th sentence is always the n-th line.
+docs/files.md says how each format is recognised, and what is refused.
 """
 
-import codecs
-import csv
-import gzip
-import io
-import json
-import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain, islice
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-Sentence = str | list[str]
+from .columns import conll_sentences, conllu_sentences, words_place
+from .fasta import Protein, fasta_sentences
+from .formats import FORMAT_OF, Format, format_of, is_parquet, refuse_foreign, suffix_of
+from .json_lines import json_sentences, shown_keys
+from .opened_files import OpenedFile, opened
+from .parquet_files import parquet_sentences
+from .tables import shown_columns, table_sentences
+from .text_files import TextFile, read_lines
+from .values import KEYS, Sentence, Sentences, sentence_of
 
-KEYS = ("words", "tokens", "text", "sentence")
-JSON_SUFFIXES = (".jsonl", ".json")
-CONLLU_SUFFIX = ".conllu"
-# text8, a corpus on one line, has 100 million characters and 17 million words; JSON and CoNLL-U take more memory.
-MAX_CHARACTERS, MAX_BLANKS, MAX_COMMAS = 1 << 27, 20_000_000, 1 << 21
-# A word or cell of several lines counts as its characters and so many more, which its memory takes.
-WORD_COST = 64
-TOO_LONG = f"a row, sentence or protein of more than {MAX_CHARACTERS:,} characters, with {WORD_COST} for each word."
-FASTA_SUFFIXES = (".fasta", ".fa", ".faa")
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
-# The suffixes of files with sentences.
-SUFFIXES = (".txt", ".gz", CONLLU_SUFFIX, *JSON_SUFFIXES, *FASTA_SUFFIXES, *SEPARATORS)
-CONLLU_NUMBER = re.compile(r"([0-9]+)|[0-9]+[-.][0-9]+")
+__all__ = [
+    "Protein",
+    "Reading",
+    "Sentence",
+    "read_dataset",
+    "read_lines",
+    "read_sentences",
+    "reading",
+    "sentence_of",
+    "storable",
+]
+
 # Errors that `datasets` raises besides its own if a dataset does not exist, or if one of its files is damaged.
 UNREADABLE = (EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error)
-# How many sentences, and how many characters of each, `looks_split` reads.
-LOOKED_AT, LOOKED_AT_CHARACTERS = 100, 10_000
-# Words that are between blanks in split text, and attached to their neighbours in raw text.
-SPLIT_OFF = frozenset(". , ; : ! ? ... 's n't `` '' -LRB- -RRB- <unk> <UNK> @-@ @,@ @.@".split())
-MARKS = (".", ",", ";", ":", "!", "?")
-CLOSING = "\"')]}’”»"
 
 
-class Protein(list[str]):
-    """The residues of a protein, each a word.
+class Reading(NamedTuple):
+    """A file that is open, how it is read, and its sentences."""
 
-    Attributes:
-        name: the first word of its line `>NAME ...`.
-    """
-
-    name = ""
-
-
-def read_sentences(path: Path, encoding: str = "utf-8", column: str | None = None) -> Iterator[Sentence]:
-    """Reads a file sentence by sentence; errors are those of `read_lines`.
-
-    Args:
-        path: the file; its suffix decides how it is read.
-        encoding: the file's encoding, by its name in Python.
-        column: the column of a table, or the key of objects; None: the first of `KEYS`.
-    """
-    keys = KEYS if column is None else (column,)
-    if suffix_of(path) == CONLLU_SUFFIX:
-        return _joined(path, read_lines(path, encoding, _conllu_words), [])
-    if suffix_of(path) in FASTA_SUFFIXES:
-        return _joined(path, read_lines(path, encoding, _fasta_residues), Protein())
-    if suffix_of(path) in SEPARATORS:
-        return (sentence_of(row, keys) for row in read_table(path, encoding, keys))
-    parse = partial(_json_sentence, keys=keys) if suffix_of(path) in JSON_SUFFIXES else _text_sentence
-    return read_lines(path, encoding, parse)
+    input_format: Format
+    encoding: str  # as Python names it; "" for Parquet
+    columns: str  # the columns or keys, and which of them is read; "" in other formats
+    sentences: Iterator[Sentence]
 
 
-def read_lines(path: Path, encoding: str = "utf-8", parse: Callable[[str], Any] = str) -> Iterator[Any]:
-    """Reads a file of text, gzipped or not, line by line, each with its line feed.
+@contextmanager
+def reading(
+    path: Path, encoding: str = "utf-8", column: str | None = None, input_format: Format | None = None
+) -> Iterator[Reading]:
+    """Opens a file for its sentences to be read, once; arguments and errors are those of `read_sentences`."""
+    with opened(path) as file:
+        refuse_foreign(file)
+        if input_format == "parquet" or (input_format is None and _is_parquet(file)):
+            columns, sentences = parquet_sentences(file, column)
+            yield Reading("parquet", "", columns, sentences)
+            return
+        text = TextFile(file, encoding)
+        keys = KEYS if column is None else (column,)
+        chosen = input_format or format_of(text, keys)
+        columns, sentences = "", _sentences(text, chosen, column, keys)
+        if chosen == "table":
+            columns = shown_columns(text, keys)
+        elif chosen == "jsonl":
+            columns = shown_keys(text, keys)
+        elif chosen == "conll":
+            columns = f"column {words_place(text, column)}, counted from 0"
+        yield Reading(chosen, text.codec.removesuffix("-sig"), columns, sentences)
+
+
+def read_sentences(
+    path: Path, encoding: str = "utf-8", column: str | None = None, input_format: Format | None = None
+) -> Iterator[Sentence]:
+    """Reads a file sentence by sentence; it is opened once, so it may be a pipe.
 
     Args:
         path: the file.
-        encoding: the file's encoding; a byte order mark of UTF-8 is skipped.
-        parse: a function that converts a line.
+        encoding: the file's encoding, by its name in Python; the mark of a Unicode encoding decides before it.
+        column: the column of a table, the key of objects, or the number of the words' column in CoNLL's columns; None:
+            the first of `KEYS`, or the column where this format has its words.
+        input_format: the format; None: by the suffix of the name, or by the first lines (`formats.py`).
 
     Raises:
-        ValueError: if bytes are illegal in the encoding, a gzipped file is damaged, `parse` raises one, or Python has
-            no such encoding; the message names file and line.
+        ValueError: if the file cannot be read as the format, or if its first lines may be of two formats; the message
+            names the file, the line, and what to do.
         OSError: if the file cannot be opened.
     """
-    number = 0
-    with path.open("rb") as file:
-        try:
-            is_utf8 = codecs.lookup(encoding).name == "utf-8"  # "utf-8-sig" skips the mark that Windows puts first
-            content: Any = gzip.open(file) if path.name.lower().endswith(".gz") else file
-            # A lone carriage return does not end a line.
-            stream = io.TextIOWrapper(content, encoding="utf-8-sig" if is_utf8 else encoding, newline="\n")
-            for line in iter(partial(stream.readline, MAX_CHARACTERS), ""):
-                number += 1
-                if "\0" in line or len(line) == MAX_CHARACTERS or len(line) > MAX_BLANKS < sum(map(str.isspace, line)):
-                    raise ValueError(
-                        f"holds the character 0, or more than {MAX_CHARACTERS - 1:,} characters or "
-                        f"{MAX_BLANKS:,} blanks; give its encoding, such as utf-16-le, or export its text."
-                    )
-                yield parse(line)
-        except (LookupError, RecursionError, ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
-            reason = str(error)
-            if isinstance(error, UnicodeDecodeError):
-                # Lines are decoded many at a time, so some before the illegal byte were not read yet.
-                number += 1 + error.object[: error.start].count(b"\n")
-                reason = (
-                    f"not {encoding.upper()} (byte 0x{error.object[error.start]:02x}). Give the file's encoding, such "
-                    "as `--encoding latin-1`; unpack a compressed file, or name it .gz if it is gzipped."
-                )
-            raise ValueError(f"{path}{f', line {number}' if number else ''}: {reason}") from error
+    with reading(path, encoding, column, input_format) as file:
+        yield from file.sentences
 
 
-def read_table(path: Path, encoding: str = "utf-8", keys: Sequence[str] = ()) -> Iterator[dict[str, str]]:
-    """Reads the rows of a .csv or .tsv as text; `datasets` would read `007` as 7, `NA` as null, and shift long rows.
-
-    Raises:
-        ValueError: if a row has more or fewer cells than the first line, or no column is one of `keys`.
-    """
-    limit = csv.field_size_limit(MAX_CHARACTERS)  # of the whole process
-    separator, count = SEPARATORS[suffix_of(path)], 0
-
-    def counted(line: str) -> str:
-        nonlocal count
-        count += len(line) + WORD_COST * line.count(separator)
-        if count > MAX_CHARACTERS:
-            raise ValueError(TOO_LONG)
-        return line
-
-    try:
-        reader = csv.reader(read_lines(path, encoding, counted), delimiter=separator, strict=True)
-        names = next(reader, [])
-        if names and keys and not {*keys} & {*names}:
-            raise ValueError(
-                f"{path}: the first line must name a column {' or '.join(map(repr, keys))}, found "
-                f"{', '.join(names)[:80]}, separated by {SEPARATORS[suffix_of(path)]!r}; rename one, or give its name "
-                "(--column NAME)."
-            )
-        for cells in filter(None, reader):
-            count = 0  # of a row, which may have several lines
-            if len(cells) != len(names):
-                raise ValueError(f"{path}, line {reader.line_num}: expected {len(names)} columns, found {len(cells)}.")
-            yield dict(zip(names, cells, strict=True))
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: {error}") from error
-    finally:
-        csv.field_size_limit(limit)
+def _sentences(file: TextFile, chosen: Format, column: str | None, keys: Sequence[str]) -> Iterator[Sentence]:
+    match chosen:
+        case "jsonl":
+            return json_sentences(file, keys)
+        case "table":
+            return table_sentences(file, column)
+        case "conllu":
+            return conllu_sentences(file)
+        case "conll":
+            return conll_sentences(file, column)
+        case "fasta":
+            return fasta_sentences(file)
+    return (line.rstrip("\r\n") for line in file.lines())
 
 
 def read_dataset(name: str, split: str, column: str | None = None) -> Iterator[Sentence]:
@@ -173,66 +130,15 @@ def read_dataset(name: str, split: str, column: str | None = None) -> Iterator[S
     from datasets.exceptions import DatasetsError
 
     number = -1
+    sentences = Sentences(name, KEYS if column is None else (column,))
     try:
         for row in load_dataset(name, split=split, streaming=True):
             number += 1
-            yield sentence_of(row, KEYS if column is None else (column,))
+            yield sentences(row)
     except (DatasetsError, *UNREADABLE) as error:
         reason = str(error) or "a file of it is empty."
         place = f"row {number}: " if number >= 0 else ""
         raise ValueError(f"{name} cannot be read as a dataset: {place}{reason}") from error
-
-
-def sentence_of(value: Any, keys: Sequence[str] = KEYS) -> Sentence:
-    """The sentence in a value: a string or a list of words, or in an object one under a key.
-
-    Args:
-        value: from JSON or a dataset.
-        keys: the keys of an object; the first that exists and is not null is read. If all are null, the sentence is "".
-
-    Raises:
-        ValueError: if there is none.
-    """
-    if isinstance(value, dict) and any(key in value for key in keys):
-        value = next((value[key] for key in keys if value.get(key) is not None), "")
-    if not isinstance(value, str) and not (isinstance(value, list) and all(isinstance(word, str) for word in value)):
-        raise ValueError(
-            f"must be a string, a list of words, or an object with one of them under {' or '.join(map(repr, keys))}, "
-            f"found {str(value)[:80]}."
-        )
-    return value
-
-
-def beginning_of(sentences: Iterator[Sentence]) -> tuple[list[str], Iterator[Sentence]]:
-    """The result of `raw_texts`, and all sentences."""
-    first = list(islice(sentences, LOOKED_AT))
-    return raw_texts(first), chain(first, sentences)
-
-
-def raw_texts(sentences: Iterable[Sentence]) -> list[str]:
-    """The beginnings of the strings among the first sentences, for `looks_split`; lists of words are left out."""
-    return [each[:LOOKED_AT_CHARACTERS] for each in islice(sentences, LOOKED_AT) if isinstance(each, str)]
-
-
-def looks_split(texts: Iterable[str]) -> bool:
-    """Whether texts look split into words: marks stand alone more than twice as often as they end a word.
-
-    In raw English one mark in a hundred stands alone; in split text one in thirty ends a word, as in `U.S.`
-    """
-    tokens = [token for text in texts for token in text.split()]
-    alone = sum(token in SPLIT_OFF for token in tokens)
-    at_ends = sum(token not in SPLIT_OFF and token.rstrip(CLOSING).endswith(MARKS) for token in tokens)
-    return alone > 2 * at_ends
-
-
-def num_ends(text: str) -> int:
-    """How many sentences end within a text: a mark, then blanks and a capital."""
-    return len(re.findall(r"[.!?][\"')\]”’»]*\s+[\"'(\[“‘«]*[A-Z]", text))
-
-
-def suffix_of(path: Path) -> str:
-    """The suffix of a file's name that decides its format, such as `.conllu`, before any `.gz`."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 def storable(text: str) -> str:
@@ -240,51 +146,5 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _text_sentence(line: str) -> str:
-    return line.rstrip("\r\n")
-
-
-def _json_sentence(line: str, keys: Sequence[str]) -> Sentence:
-    if line.count(",") > MAX_COMMAS:
-        raise ValueError(f"holds more than {MAX_COMMAS:,} commas; give a sentence a line.")
-    return sentence_of(json.loads(line), keys) if line.strip() else ""
-
-
-def _conllu_words(line: str) -> list[str] | None:
-    """The word of a line; no word for a multiword token, whose words are in the next lines; None for a blank line."""
-    line = line.rstrip("\r\n")
-    columns = line.split("\t")
-    found = CONLLU_NUMBER.fullmatch(columns[0])
-    if line and line[0] != "#" and (len(columns) != 10 or found is None or not columns[1]):
-        raise ValueError(
-            f"CoNLL-U has 10 columns, the number of a word, such as 1, 2-3 or 4.1, and the word first, found "
-            f"{len(columns)}: {line[:80]!r}."
-        )
-    return None if not line else [columns[1]] if found and found[1] else []
-
-
-def _joined(path: Path, lines: Iterable[Sentence | None], words: list[str]) -> Iterator[Sentence]:
-    """Joins the words of lines to sentences; `words` begins the first, and None or a new protein ends a sentence."""
-    size = 0
-    for of_line in chain(lines, [None]):
-        if of_line is None or isinstance(of_line, Protein):
-            if words or (isinstance(words, Protein) and words.name):
-                yield words
-            words, size = [] if of_line is None else of_line, 0
-            continue
-        size += sum(map(len, of_line)) + WORD_COST * len(of_line)
-        if size > MAX_CHARACTERS:
-            raise ValueError(f"{path}: {TOO_LONG}")
-        words += of_line
-
-
-def _fasta_residues(line: str) -> Sentence:
-    """The residues of a line, in capitals as SeqVec reads them, or a new protein for a line `>NAME ...`."""
-    if line.startswith(">"):
-        protein = Protein()
-        protein.name = next(iter(line[1:].split()), "")
-        return protein
-    residues = "".join(line.split()).upper()
-    if not re.fullmatch("[A-Z*-]*", residues):
-        raise ValueError(f"FASTA has a line `>NAME`, then lines of letters, found {line[:80]!r}.")
-    return residues
+def _is_parquet(file: OpenedFile) -> bool:
+    return FORMAT_OF.get(suffix_of(file.path)) == "parquet" or is_parquet(file)

@@ -12,14 +12,17 @@ from glob import glob
 from io import StringIO
 from pathlib import Path
 
-from ..text.sentences import SUFFIXES, Sentence, read_dataset, read_sentences, storable
+from ..text.formats import SUFFIXES, Format
+from ..text.sentences import Sentence, read_dataset, read_sentences, storable
 from ..tokenizer.code_point_codec import BEGIN_WORD, BOS, CHARACTER, END_WORD, EOS, FILLER, UNKNOWN
 from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
-def read_sources(sources: Sequence[str], encoding: str = "utf-8", column: str | None = None) -> Iterator[Sentence]:
+def read_sources(
+    sources: Sequence[str], encoding: str = "utf-8", column: str | None = None, input_format: Format | None = None
+) -> Iterator[Sentence]:
     """Streams the sentences of one corpus after the other, as they are.
 
     Args:
@@ -28,6 +31,7 @@ def read_sources(sources: Sequence[str], encoding: str = "utf-8", column: str | 
             `words`, `tokens`, `text` or `sentence` (the first one that has a value).
         encoding: the encoding of the files.
         column: the column of tables and datasets, or the key of objects; None: one of those above.
+        input_format: the format of the files; None: as their names or first lines show.
 
     Raises:
         ValueError: before anything is read, if a source is neither a file nor a dataset's name; later, if a dataset has
@@ -35,14 +39,16 @@ def read_sources(sources: Sequence[str], encoding: str = "utf-8", column: str | 
     """
     for source, files in [(source, _files(source)) for source in sources]:
         for file in files:
-            yield from read_sentences(Path(file), encoding, column)
+            yield from read_sentences(Path(file), encoding, column, input_format)
         if not files:
             yield from read_dataset(source, "train", column)
 
 
 def _files(source: str) -> list[str]:
     """The file of this name, or the files that match a pattern; empty for a dataset."""
-    paths = [source] if os.path.isfile(source) else sorted(filter(os.path.isfile, glob(source, recursive=True)))
+    if os.path.exists(source) and not os.path.isdir(source):  # a file, or a pipe such as /dev/fd/63
+        return [source]
+    paths = sorted(filter(os.path.isfile, glob(source, recursive=True)))
     is_name = HUB_NAME.fullmatch(source) and not source.endswith(SUFFIXES)
     if not paths and not is_name and not os.path.isdir(source):
         raise ValueError(f"there is no file {source}.")

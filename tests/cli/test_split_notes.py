@@ -11,7 +11,7 @@ from language_models import WORDS, random_language_model, tiny_files, words_file
 from elmo_hf import ElmoConfig, ElmoTokenizer
 from elmo_hf.conversion.contract import Given
 from elmo_hf.folder.loading import BILM_TF_SCORING, load_for_pretraining, scoring_splitter
-from elmo_hf.text.sentences import looks_split
+from elmo_hf.text.first_look import are_single_words, looks_split
 
 # The words of the tiny language model, and two that Penn Treebank rules would take apart.
 SPLIT = "the ferry <unk> left , two @-@ two .\n\nnobody knew .\n"
@@ -25,6 +25,7 @@ FILES = {
     "words.jsonl": json.dumps("the ferry left , two .".split()) + "\n",
     "several.txt": "We left. It rained.\n“No!” She went.\nYes.",
     "few.txt": "We left. It rained.\nYes.\n",
+    "single.tsv": "item\ttext\n" + "".join(f"1\t{word}\n" for word in "the old man went home at ten".split()),
     "long.txt": f"{'x' * 48}\n{'河' * 17}\n{'é' * 24}b\n" * 2,  # 48, 51 and 49 bytes
 }
 LOOKS = "looks split into words already"
@@ -34,6 +35,8 @@ RESPLIT = f"38% of the words at the beginning of {{0}} are unknown, {BY_RULES}, 
 USE_BLANKS, USE_RULES = " --words whitespace splits it at blanks.", " --words ptb splits it by Penn Treebank rules."
 SPLIT_WELL = f"17% of the words at the beginning of {{0}} are unknown, {AT_BLANKS}, and 38% if {BY_RULES}."
 FOREIGN = " The text may be in another language than the model's vocabulary, or spelled in another way."
+SINGLE = "most lines or rows of {0} have one word, and each was read as a sentence of its own. {1}"
+JOIN = "Join the words of a sentence in one line or row."
 TRAIN = "--max-steps 1 --rows 1 --unroll-steps 2"
 # Commands, in which `lm` is bilm-tf's tiny language model, and how their notes begin.
 NOTES = {
@@ -86,6 +89,12 @@ NOTES = {
     "embed tiny several.txt -o v.npz": ["most lines of the text have several sentences; each line was read as one."],
     "embed tiny few.txt -o v.npz": [],
     "embed tiny long.txt -o v/": ["4 of 6 words at the beginning have more than 48 bytes, of which"],
+    "score tiny single.tsv": [SINGLE.format("single.tsv", "In a table, --by COLUMN joins the rows of a text.")],
+    "score tiny single.tsv --column text --by item": [],
+    "vocab single.tsv -o words": [SINGLE.format("the corpus", JOIN)],
+    f"pretrain single.tsv --model tiny -o new {TRAIN}": [SINGLE.format("the training text", JOIN)],
+    "embed tiny single.tsv -o v.npz": [SINGLE.format("the text", JOIN)],
+    "usages tiny single.tsv --word the --forms man -o u.csv": [SINGLE.format("single.tsv", JOIN)],
     "vectors tiny long.txt -o v.txt": ["2 of 3 words have more than 48 bytes, of which"],
 }
 
@@ -105,6 +114,21 @@ def test_a_command_notes_what_may_be_split_wrong(
         f"Note: {begin}" for begin in NOTES[command]
     ]
     assert "Note:" not in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["The", "old", "", "sailor,", "at"], False),  # too few
+        (["The", "old", "", "sailor,", "at", "sea"], True),
+        (["The old", "sailor", "was at", "sea", "for years"], False),
+        (["我们坐在河岸上，看着渡船离开。"] * 9, False),
+        (["Yes.", "No.", "Yes, we sat on the bank.", "No, it left.", "It had left at ten."], False),
+        ([], False),
+    ],
+)
+def test_lines_are_single_words_if_most_have_one_of_a_words_length(texts: list[str], expected: bool) -> None:
+    assert are_single_words(texts) is expected
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,8 @@ def test_vectors_of_a_fasta_file_are_those_of_seqvec(layers: str, tmp_path: Path
     names = BASE.run(RESIDUES, sequences=list(SEQUENCES.values()))
     with h5py.File(output) as file:
         assert json.loads(file["sentence_to_index"][0]) == dict(zip(SEQUENCES, "012", strict=True))
-        for row, residues in enumerate(names["proteins"]):
+        for row, (name, residues) in enumerate(zip(SEQUENCES, names["proteins"], strict=True)):
             expected = residues.mean(dim=0) if layers == "pooled_sum" else residues
             # float32 sums of two programs that batch the words differently
             np.testing.assert_allclose(file[str(row)][()], expected, rtol=1e-5, atol=1e-6)
+            assert file[name] == file[str(row)]

@@ -34,10 +34,11 @@ def embed_file(model: ElmoModel, tokenizer: ElmoTokenizer, source: Any, output: 
     """Embeds a list of documents, or a stream; into a folder if the output ends with a slash, else into one file."""
     parts = {field.name: options.pop(field.name) for field in fields(Selection) if field.name in options}
     reading = {"split_into_words": options.pop("split_into_words", False)}
+    reading["protein_names"] = options.pop("protein_names", None)
     documents = Documents(["-"], stream=source, **reading)
     if isinstance(source, list):
         documents = Documents.find(source, output, **reading)
-    return embed_documents(model, tokenizer, documents, output, Selection(**parts), **options)
+    return embed_documents(model, tokenizer, documents, output, Selection(**parts), **options).sentences
 
 
 @torch.no_grad()

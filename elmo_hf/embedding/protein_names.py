@@ -1,0 +1,182 @@
+"""Names of proteins as keys: every protein of an input has one name, and no other protein has it.
+
+The name of a FASTA record is the first word of its header, the line `>NAME ...`, or the first word of a part of the
+header, such as `P12345` in `sp|P12345|X`. Files of vectors hold a protein under its name, so a name must be a safe key
+and may not occur twice. Four rules see to that; they need only the records before, in the order of the input, so every
+process that reads the input gives the same names.
+
+    the n-th record with a name, n > 1    `NAME (n)`; a name has no blank, so no other record is called that
+    no name                               `unnamed`
+    a path that leaves its folder         `_` in place of each slash, because an .npz may be unpacked into files
+        (`../x`, `/x`)
+    a name that files of vectors use      `NAME_`
+        themselves (`x.scales`)
+
+Glossary: a *header* is the line of a record without its `>`; a *part* of it lies between separators.
+
+Deliberate differences from SeqVec, whose `--id` and `--split-char` choose a part: the default is the first word and not
+the second part, a name ends at its first blank, and of two records with one name both are kept.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ..text.sentences import Protein, Sentence, storable
+
+UNNAMED = "unnamed"
+# What files of vectors call other things: an array of hdf5, the key of metadata in safetensors, arrays of a protein.
+RESERVED = re.compile(r"sentence_to_index|__metadata__|.*\.(scales|positions)")
+LEAVES_FOLDER = re.compile(r"/|(.*/)?\.\./|.*\\|[A-Za-z]:/")
+# The name of a file in a zip has at most 65,535 bytes, with the ending of the array.
+MAX_NAME_BYTES = 60_000
+
+
+class HeaderPart(NamedTuple):
+    """The part of a header that holds the name."""
+
+    number: int  # which part, from 0
+    separator: str = "|"  # what lies between the parts
+
+    def of(self, header: str) -> str:
+        """The first word of the part; "" if there is no such part."""
+        parts = header.split(self.separator)
+        if self.number >= len(parts):
+            return ""
+        return _first_word(parts[self.number])
+
+
+class ProteinNames:
+    """Gives each protein of an input its name, in the order of the input.
+
+    Attributes:
+        num_repeated: how many proteins had the name of an earlier one.
+        repeated: the first of these, by its new name.
+        num_unnamed: how many proteins had no name.
+        num_changed: how many names were no safe keys and are written otherwise.
+        changed: the first of these, as it was.
+    """
+
+    def __init__(self, part: HeaderPart | None = None) -> None:
+        """Takes the first word of each header, or a part of the header."""
+        self.part = part
+        self.begin()
+
+    def begin(self) -> None:
+        """Forgets all names, before the input is read again."""
+        self._counts: dict[str, int] = {}
+        self._numeric = ""
+        self._has_text = False
+        self.num_repeated = 0
+        self.repeated = ""
+        self.num_unnamed = 0
+        self.num_changed = 0
+        self.changed = ""
+
+    def job(self) -> dict[str, str]:
+        """What the names depend on besides the headers; empty for first words."""
+        if self.part is None:
+            return {}
+        return {"protein_names": f"part {self.part.number} between {self.part.separator!r}"}
+
+    def give(self, document: str, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+        """The sentences of the next document of the input, whose proteins get their names.
+
+        Args:
+            document: its name, for messages.
+            sentences: its sentences, from the first one.
+
+        Raises:
+            ValueError: as `see_text` and `name`.
+        """
+        for number, sentence in enumerate(sentences):
+            if isinstance(sentence, Protein):
+                sentence.name = self.name(sentence, f"{document}, record {number}")
+            else:
+                self.see_text(document)
+            yield sentence
+
+    def see_text(self, place: str) -> None:
+        """Notes that the input has a sentence that is no protein.
+
+        Args:
+            place: the document, for the message.
+
+        Raises:
+            ValueError: if names are to be parts of headers, or if the number of a sentence may be a protein's name.
+        """
+        if self.part is not None:
+            raise ValueError(
+                f"{place} is not FASTA, so it has no headers of which a part could be a name; leave out the part, or "
+                "give FASTA alone."
+            )
+        self._has_text = True
+        self._refuse_numbers()
+
+    def name(self, protein: Protein, place: str) -> str:
+        """The name of the next protein.
+
+        Args:
+            protein: the protein, with its header.
+            place: the document and the number of the record, for the message.
+
+        Raises:
+            ValueError: if the header has no such part, the name is too long for a key, or the name may be the number of
+                a sentence.
+        """
+        name = storable(self._own_name(protein.header, place))
+        if len(name.encode()) > MAX_NAME_BYTES:
+            raise ValueError(
+                f"{place}: the name {name[:40]!r}... has more than {MAX_NAME_BYTES:,} bytes, which no file of vectors "
+                "holds; put a line feed between the name and the residues."
+            )
+        if not name:
+            self.num_unnamed += 1
+            name = UNNAMED
+        if LEAVES_FOLDER.match(name):
+            self._count_change(name)
+            name = re.sub(r"[/\\]", "_", name)
+        if RESERVED.fullmatch(name):
+            self._count_change(name)
+            name += "_"
+        if name.isdecimal() and not self._numeric:
+            self._numeric = name
+            self._refuse_numbers()
+        return self._unique(name)
+
+    def _own_name(self, header: str, place: str) -> str:
+        if self.part is None:
+            return _first_word(header)
+        name = self.part.of(header)
+        if not name:
+            raise ValueError(
+                f"{place}: the header {header[:80]!r} has no part {self.part.number}, counted from 0, between "
+                f"{self.part.separator!r}; choose another part or separator, or no part: then the first word is the "
+                "name."
+            )
+        return name
+
+    def _unique(self, name: str) -> str:
+        count = self._counts.get(name, 0) + 1
+        self._counts[name] = count
+        if count == 1:
+            return name
+        unique = f"{name} ({count})"
+        self.num_repeated += 1
+        self.repeated = self.repeated or unique
+        return unique
+
+    def _count_change(self, name: str) -> None:
+        self.num_changed += 1
+        self.changed = self.changed or name
+
+    def _refuse_numbers(self) -> None:
+        if self._has_text and self._numeric:
+            raise ValueError(
+                f"a protein has the name {self._numeric!r}, and the sentences of the other files have numbers as their "
+                "names; embed proteins and text apart."
+            )
+
+
+def _first_word(text: str) -> str:
+    return next(iter(text.split()), "")

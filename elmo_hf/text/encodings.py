@@ -1,0 +1,145 @@
+"""Which encoding a file has: by its mark, as its user says, and what to advise where bytes do not fit.
+
+A mark (U+FEFF in UTF-8, UTF-16 or UTF-32) at the beginning decides the encoding, and is dropped. Without one the
+encoding is the user's, UTF-8 by default. If bytes are illegal in it, charset-normalizer proposes another one, which has
+been tried on the bytes around the first illegal one.
+
+Windows-1252 has quotes, dashes and other marks at the bytes 0x80 to 0x9F, where ISO-8859-1 and its relatives have the
+control characters U+0080 to U+009F (C1). These are never text. So a file that has them in an encoding of one byte a
+character is refused; in Unicode, where they are the traces of a wrong conversion, they are noted.
+"""
+
+import codecs
+import re
+
+from .notes import note
+
+# The marks, longer ones first, each with its encoding and the names of encodings that agree with it.
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig", ("utf-8", "utf-8-sig")),
+    (codecs.BOM_UTF32_LE, "utf-32-le", ("utf-32", "utf-32-le")),
+    (codecs.BOM_UTF32_BE, "utf-32-be", ("utf-32", "utf-32-be")),
+    (codecs.BOM_UTF16_LE, "utf-16-le", ("utf-16", "utf-16-le")),
+    (codecs.BOM_UTF16_BE, "utf-16-be", ("utf-16", "utf-16-be")),
+)
+MARK = "\ufeff"
+CONTROLS = re.compile("[\x80-\x9f]")
+UNICODE = re.compile(r"utf-|gb18030")
+# How many bytes before and behind an illegal byte are looked at.
+BEFORE, BEHIND = 2_000, 8_000
+# What a text in Windows-1252 has besides ASCII: letters of western Europe, and marks.
+WESTERN = re.compile("[\x00-\x7f\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u00ffŒœŠšŽžŸ‘’“”„‚‹›«»–—…•€£§©®°·¿¡ªº\u00a0]*")
+# The largest share of bytes above 127 in a text that is mostly ASCII.
+MOSTLY_ASCII = 0.2
+
+
+def codec_of(path: object, head: bytes, encoding: str) -> str:
+    """The codec that reads a file, by its first bytes and the encoding that a user gave.
+
+    Raises:
+        LookupError: if Python has no such encoding.
+        ValueError: if the file's mark contradicts the encoding.
+    """
+    name = codecs.lookup(encoding).name
+    for mark, codec, agreeing in MARKS:
+        if head.startswith(mark):
+            if name in agreeing:
+                return codec
+            if name == "utf-8":  # the default, so nothing contradicts the mark
+                note(f"{path} begins with the mark of {codec.upper()}, and is read in this encoding.")
+                return codec
+            if name in ("utf-16-le", "utf-16") and codec == "utf-32-le":  # its mark may be followed by U+0000
+                continue
+            shown = codec.removesuffix("-sig")
+            raise ValueError(f"begins with the mark of {shown.upper()}; give `--encoding {shown}`, not {encoding}.")
+    if name == "utf-8":
+        return "utf-8-sig"
+    return encoding
+
+
+def is_unicode(codec: str) -> bool:
+    """Whether a codec can encode all characters."""
+    return UNICODE.match(codecs.lookup(codec).name) is not None
+
+
+def without_mark(head: bytes) -> str | None:
+    """The name of the UTF-16 or UTF-32 that bytes without a mark are in, if zeros show that they are; else None."""
+    sample = head[: len(head) // 4 * 4]
+    for codec, width, low in (("utf-32-le", 4, 0), ("utf-32-be", 4, 3), ("utf-16-le", 2, 0), ("utf-16-be", 2, 1)):
+        places = [sample[place::width] for place in range(width)]
+        zeros = [part.count(0) for part in places]
+        is_text = zeros[low] == 0 and sum(zeros) - zeros[low] > len(sample) // 4
+        if is_text and _decoded(sample, codec) is not None:
+            return codec
+    return None
+
+
+def advice(content: bytes, place: int, is_utf8_before: bool) -> str:
+    """What to do about an illegal byte, as a sentence.
+
+    Args:
+        content: bytes of a file.
+        place: the place of the illegal byte in them.
+        is_utf8_before: whether the text before these bytes is UTF-8 with letters beyond ASCII.
+    """
+    start = content.rfind(b"\n", 0, max(0, place - BEFORE)) + 1
+    sample = content[start : place + BEHIND]
+    if place + BEHIND < len(content):
+        sample = sample[: max(sample.rfind(b"\n"), sample.rfind(b" "), place - start) + 1]  # no character is cut
+    if is_utf8_before or not content[start:place].isascii():
+        return (
+            "The text before it is UTF-8, so this byte is damaged, or another file was joined to it: repair the file."
+        )
+    wide = without_mark(sample)
+    if wide is not None:
+        return f"Give `--encoding {wide}`."
+    proposed = proposed_encoding(sample)
+    if proposed is None:
+        return "Give the file's encoding (`--encoding NAME`), or export its text as UTF-8."
+    return f"It looks like {proposed}: give `--encoding {proposed}`, and see with --dry-run whether it is read well."
+
+
+def proposed_encoding(sample: bytes) -> str | None:
+    """The encoding that charset-normalizer sees in bytes that are not UTF-8, or None.
+
+    It is not sure about a few letters: many encodings of one byte a character share them. So Windows-1252, by far the
+    most frequent, is taken where it gives the same text as the best, or where no language was recognised and nearly all
+    is ASCII.
+    """
+    from charset_normalizer import from_bytes
+
+    western = _decoded(sample, "cp1252")
+    best = from_bytes(sample, enable_fallback=False).best()
+    if western is not None:
+        num_others = sum(byte > 127 for byte in sample)
+        is_western = WESTERN.fullmatch(western) is not None and num_others < MOSTLY_ASCII * len(sample)
+        is_same = best is not None and str(best) == western
+        if is_same or (is_western and (best is None or best.coherence == 0)):
+            return "cp1252"
+    if best is None or _decoded(sample, best.encoding) is None:
+        return None
+    return best.encoding
+
+
+def fault_of_controls(line: str, codec: str) -> str | None:
+    """What is wrong with a line in an encoding of one byte a character that has control characters, or None."""
+    control = CONTROLS.search(line)
+    if control is None or is_unicode(codec):
+        return None
+    shown = f"holds U+{ord(control[0]):04X}, which {codec} has as a control character and no text has"
+    western = _decoded(line.encode(codec, "replace"), "cp1252")
+    if western is None:
+        return f"{shown}; give the file's own encoding."
+    meant = western[control.start()]
+    return f"{shown}. In cp1252 this byte is {meant}: give `--encoding cp1252`."
+
+
+def _decoded(sample: bytes, codec: str) -> str | None:
+    """The text of bytes without control characters, or None; a character that is cut off at the end may be missing."""
+    try:
+        text = codecs.getincrementaldecoder(codec)().decode(sample)
+    except (UnicodeError, LookupError):
+        return None
+    if CONTROLS.search(text) or "\0" in text:
+        return None
+    return text

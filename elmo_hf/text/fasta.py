@@ -1,0 +1,81 @@
+"""FASTA: proteins, or nucleic acids; each residue is a word.
+
+A record is a line `>NAME ...`, then lines of residues, one letter each, which are read as capitals, as SeqVec reads
+them. Lines that begin with `;` are comments. A gap of an alignment (`-`) and a stop (`*`) are read as words, too.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from .notes import note
+from .text_files import MAX_CHARACTERS, TOO_LONG, WORD_COST, TextFile
+
+RESIDUES = re.compile("[A-Z*-]*")
+# In a file whose name does not say what it holds: lines of residues in capitals, and how long one certainly is.
+CAPITALS = re.compile(r"[A-Z*-]+|[acgtun-]+")
+CERTAIN_LENGTH = 20
+
+
+class Protein(list[str]):
+    """The residues of a protein, each a word.
+
+    Attributes:
+        header: its line `>NAME ...` without the `>`; "" if it has none.
+        name: the first word of the header.
+    """
+
+    header = ""
+    name = ""
+
+
+def fasta_sentences(file: TextFile) -> Iterator[Protein]:
+    """The records of a file.
+
+    Raises:
+        ValueError: if a line is neither a header nor residues.
+    """
+    protein = Protein()
+    is_begun = False
+    has_gaps = False
+    size = 0
+    for number, line in enumerate(file.lines(), start=1):
+        if line.startswith(";"):
+            continue
+        if line.startswith(">"):
+            if is_begun:
+                yield protein
+            protein = Protein()
+            protein.header = line[1:].strip()
+            protein.name = next(iter(protein.header.split()), "")
+            is_begun, size = protein.name != "", 0
+            continue
+        residues = "".join(line.split()).upper()
+        if not RESIDUES.fullmatch(residues):
+            raise file.fault(f"FASTA has a line `>NAME`, then lines of letters, found {line[:80]!r}.", number)
+        if "-" in residues and not has_gaps:
+            has_gaps = True
+            note(
+                f"{file.path}, line {number} holds gaps (`-`); each is read as a word. Remove them to read residues "
+                "alone."
+            )
+        size += (1 + WORD_COST) * len(residues)
+        if size > MAX_CHARACTERS:
+            raise ValueError(f"{file.path}: {TOO_LONG}")
+        protein += residues
+        is_begun = is_begun or bool(residues)
+    if is_begun:
+        yield protein
+
+
+def looks_like_fasta(lines: Sequence[str]) -> Literal["certain", "possible", "no"]:
+    """Whether the first lines of a file are records of FASTA; text that quotes with `>` has blanks in other lines."""
+    filled = [line.strip() for line in lines if line.strip() and not line.startswith(";")]
+    if not filled or not filled[0].startswith(">"):
+        return "no"
+    residues = [line for line in filled if not line.startswith(">")]
+    if not residues or not all(map(CAPITALS.fullmatch, residues)):
+        return "no"
+    if max(map(len, residues)) >= CERTAIN_LENGTH:
+        return "certain"
+    return "possible"

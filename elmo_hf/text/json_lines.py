@@ -1,0 +1,158 @@
+"""JSON, one value a line, or one JSON document: an array, or an object, of one line or of several."""
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from .notes import note
+from .text_files import MAX_CHARACTERS, TextFile
+from .values import Sentence, Sentences
+
+MAX_COMMAS = 1 << 21
+TOO_LARGE = f"holds more than {MAX_CHARACTERS:,} characters in one document; write one value a line."
+# How many lines are looked at in a file whose name does not say what it holds.
+LOOKED_AT = 100
+
+
+def json_sentences(file: TextFile, keys: Sequence[str]) -> Iterator[Sentence]:
+    """The sentences of a file: one a line, blank lines among them; or one for each item of a single array.
+
+    Raises:
+        ValueError: if a value is no sentence, or no JSON.
+    """
+    sentences = Sentences(file.path, keys)
+    for number, value in json_values(file):
+        try:
+            sentence = sentences(value)
+        except ValueError as error:
+            raise file.fault(error, number) from error
+        yield sentence
+
+
+def shown_keys(file: TextFile, keys: Sequence[str]) -> str:
+    """The keys of the first object of a file with one value a line, and which of them is read; "" if it has none."""
+    first = next((line for line in file.first_lines(LOOKED_AT) if line.strip()), "")
+    try:
+        value = json.loads(first)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(value, dict):
+        return ""
+    key = next((key for key in keys if value.get(key) is not None), "none")
+    return f"{key}, of {', '.join(value)}"
+
+
+def looks_like_json(lines: Sequence[str]) -> bool:
+    """Whether the first lines of a file are JSON that no text is: objects, lists of strings, or a document's start."""
+    filled = [line for line in lines[:LOOKED_AT] if line.strip()]
+    if len(filled) > 1 and (filled[0].strip(), filled[1].strip()[:1]) in (("[", "{"), ("[", '"'), ("{", '"')):
+        return True
+    return len(filled) > 0 and all(map(_is_object_or_words, filled))
+
+
+def _is_object_or_words(line: str) -> bool:
+    if not line.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    if isinstance(value, dict):
+        return len(value) > 0
+    return isinstance(value, list) and len(value) > 0 and all(isinstance(item, (str, dict)) for item in value)
+
+
+def json_values(file: TextFile) -> Iterator[tuple[int, Any]]:
+    """Each value with the number of its line; "" for a blank line."""
+    numbered = enumerate(file.lines(), start=1)
+    number, line = 0, ""
+    for number, line in numbered:
+        if line.strip():
+            break
+        yield number, ""
+    if not line.strip():
+        return
+    try:
+        first = json.loads(_checked(file, line, number))
+    except json.JSONDecodeError as error:
+        if not line.lstrip().startswith(("[", "{")):
+            raise file.fault(error, number) from error
+        yield from _document(file, number, line, numbered, error)
+        return
+    except RecursionError as error:
+        raise file.fault(error, number) from error
+    blanks = []
+    following: list[tuple[int, str]] = []
+    for next_number, next_line in numbered:
+        if next_line.strip():
+            following.append((next_number, next_line))
+            break
+        blanks.append((next_number, ""))
+    if not following and isinstance(first, list):
+        yield from ((number, value) for value in _items(file, first, number))
+    else:
+        yield number, first
+    yield from blanks
+    for number, line in chain(following, numbered):
+        try:
+            value = json.loads(_checked(file, line, number)) if line.strip() else ""
+        except (RecursionError, ValueError) as error:
+            raise file.fault(error, number) from error
+        yield number, value
+
+
+def _checked(file: TextFile, line: str, number: int) -> str:
+    if line.count(",") > MAX_COMMAS:
+        raise file.fault(f"holds more than {MAX_COMMAS:,} commas; give a sentence a line.", number)
+    return line
+
+
+def _document(
+    file: TextFile, number: int, line: str, numbered: Iterator[tuple[int, str]], first_error: json.JSONDecodeError
+) -> Iterator[tuple[int, Any]]:
+    """The values of a document that has several lines."""
+    parts = [line]
+    size = len(line)
+    for _, part in numbered:
+        parts.append(part)
+        size += len(part)
+        if size > MAX_CHARACTERS:
+            raise file.fault(first_error, number)
+    content = _checked(file, "".join(parts), number)
+    try:
+        value = json.loads(content)
+    except (json.JSONDecodeError, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError) and line.strip() in ("[", "{"):
+            raise file.fault(error.msg, number + error.lineno - 1) from error
+        # The first line alone is an error of a file with one value a line, which this file may be.
+        raise file.fault(first_error, number) from error
+    if isinstance(value, list):
+        note(f"{file.path} is one JSON array, of which each item is read as one value.")
+        yield from ((number, item) for item in _items(file, value, number, is_said=True))
+        return
+    note(f"{file.path} is one JSON object, which is read as one value.")
+    yield number, value
+
+
+def _items(file: TextFile, array: list[Any], number: int, is_said: bool = False) -> Iterator[Any]:
+    """The values of an array that is all of a file: itself if it is a list of words, else its items.
+
+    Raises:
+        ValueError: if its strings may be words as well as texts.
+    """
+    strings = [item for item in array if isinstance(item, str)]
+    num_texts = sum(len(item.split()) > 1 for item in strings)
+    if len(strings) == len(array) and not is_said:
+        if num_texts == 0:
+            yield array
+            return
+        if num_texts < len(array):
+            raise file.fault(
+                f"is one array, in which {num_texts} of {len(array)} strings have blanks, so it may be a list of words "
+                "or of texts. Write one value a line: each text as a string, or the words as a list.",
+                number,
+            )
+    if not is_said:
+        note(f"{file.path} is one JSON array, of which each item is read as one value.")
+    yield from array
