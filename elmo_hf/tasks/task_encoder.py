@@ -33,8 +33,8 @@ class LSTM(nn.LSTM):
     @torch.compiler.disable
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps `(N, W, input_size)` to `(N, W, S)`; word by word in a graph that is being exported."""
-        # Autocast's own cast comes too late: torch has chosen oneDNN for float32 then, whose LSTM fails in bfloat16 on a
-        # processor that does not multiply it.
+        # Autocast's own cast comes too late: torch has chosen oneDNN for float32 then, whose LSTM fails in bfloat16 on
+        # a processor that does not multiply it.
         inputs = inputs.to(autocast_dtype(inputs.device.type) or inputs.dtype)
         names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
         weights = [self.get_parameter(name).to(inputs.dtype) for name in names]
