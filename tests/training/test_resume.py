@@ -21,6 +21,7 @@ from pretraining_runs import VOCABULARY
 from resumed_runs import BEST_STEP, At, interrupt, run
 
 from elmo_hf.disk.checksums import SUMS, write_sums
+from elmo_hf.folder.listed_files import compare_with_list
 from elmo_hf.training.interruption import StopSignals
 from elmo_hf.training.run import newest_checkpoint
 
@@ -137,6 +138,14 @@ def test_a_damaged_checkpoint_is_skipped_for_the_one_before(
     assert newest_checkpoint(folder) == folder / "checkpoint-4"
     run(stopped)
     assert_same_run(stopped, undisturbed())
+
+
+def test_a_lost_file_of_a_checkpoint_is_found_in_the_folder_of_the_run(stopped: Path) -> None:
+    folder = stopped / "out"
+    (not_finished,) = compare_with_list(folder).faults
+    assert not_finished.startswith("SHA256SUMS is missing, so the run is not finished")
+    (folder / "checkpoint-4" / "optimizer.pt").unlink()
+    assert compare_with_list(folder).faults == [not_finished, "checkpoint-4/optimizer.pt is missing"]
 
 
 def test_the_newest_checkpoint_is_that_of_most_steps(stopped: Path) -> None:
