@@ -90,7 +90,7 @@ def extract_answers(
     Raises:
         ValueError: if a threshold is given, and a row has no logit for no answer.
     """
-    answers = []
+    answers: list[Answer] = []
     for start, end, offsets, context in zip(start_logits, end_logits, offset_mapping, contexts, strict=True):
         logits = torch.stack([torch.as_tensor(start), torch.as_tensor(end)]).float()
         is_masked = logits[0] <= LOWEST
