@@ -29,8 +29,10 @@ UNICODE = re.compile(r"utf-|gb18030")
 BEFORE, BEHIND = 2_000, 8_000
 # What a text in Windows-1252 has besides ASCII: letters of western Europe, and marks.
 WESTERN = re.compile("[\x00-\x7f\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u00ffŒœŠšŽžŸ‘’“”„‚‹›«»–—…•€£§©®°·¿¡ªº\u00a0]*")
-# The largest share of bytes above 127 in a text that is mostly ASCII.
-MOSTLY_ASCII = 0.2
+# A capital within a word, as MacRoman's apostrophe is in Windows-1252.
+ODD_CAPITAL = re.compile("[a-z][\u00c0-\u00de][a-z]")
+# The largest share of letters beyond ASCII in Windows-1252: of any language, and of one such as English or German.
+MANY_LETTERS, FEW_LETTERS = 0.2, 0.05
 
 
 def codec_of(path: object, head: bytes, encoding: str) -> str:
@@ -96,25 +98,30 @@ def advice(content: bytes, place: int, is_utf8_before: bool) -> str:
     proposed = proposed_encoding(sample)
     if proposed is None:
         return "Give the file's encoding (`--encoding NAME`), or export its text as UTF-8."
-    return f"It looks like {proposed}: give `--encoding {proposed}`, and see with --dry-run whether it is read well."
+    return (
+        f"It looks like {proposed}: give `--encoding {proposed}`, and see with `elmo-hf embed --dry-run` whether it is "
+        "read well."
+    )
 
 
 def proposed_encoding(sample: bytes) -> str | None:
     """The encoding that charset-normalizer sees in bytes that are not UTF-8, or None.
 
-    It is not sure about a few letters: many encodings of one byte a character share them. So Windows-1252, by far the
-    most frequent, is taken where it gives the same text as the best, or where no language was recognised and nearly all
-    is ASCII.
+    It cannot be sure about a few letters or quotes, which look well in many encodings of one byte a character. So
+    Windows-1252, by far the most frequent, is taken where it gives the same text as the best, or a text of western
+    Europe with few letters beyond ASCII.
     """
     from charset_normalizer import from_bytes
 
     western = _decoded(sample, "cp1252")
     best = from_bytes(sample, enable_fallback=False).best()
     if western is not None:
-        num_others = sum(byte > 127 for byte in sample)
-        is_western = WESTERN.fullmatch(western) is not None and num_others < MOSTLY_ASCII * len(sample)
-        is_same = best is not None and str(best) == western
-        if is_same or (is_western and (best is None or best.coherence == 0)):
+        if best is not None and str(best) == western:
+            return "cp1252"
+        is_recognised = best is not None and best.coherence > 0
+        most = FEW_LETTERS if is_recognised else MANY_LETTERS
+        num_letters = sum(not character.isascii() and character.isalpha() for character in western)
+        if num_letters <= most * len(western) and WESTERN.fullmatch(western) and not ODD_CAPITAL.search(western):
             return "cp1252"
     if best is None or _decoded(sample, best.encoding) is None:
         return None
