@@ -399,7 +399,7 @@ def test_every_command_notes_cut_lines_and_counts_blank_ones(
     result = run(*COMMANDS[command].replace("FILE", "x.txt").split())
     assert "most lines of" in result.stderr
     assert "end within a sentence" in result.stderr
-    assert "7 sentences, 1 of them blank" in result.stdout
+    assert "7 sentences (1 of them blank)" in result.stdout
 
 
 @pytest.mark.parametrize("command", ["vocab", "usages"])
@@ -423,7 +423,7 @@ def test_embed_shows_how_it_reads_and_writes_nothing(tmp_path: Path, monkeypatch
         "format    a table",
         "encoding  utf-8",
         "columns   text, of id, text",
-        "holds     3 sentences, 1 of them blank",
+        "holds     3 sentences (1 of them blank)",
         "words     5, 5 of them different",
         f"unknown   1 word, such as {'x' * 60}",
         f"cut       1 word, such as {'x' * 60}",

@@ -115,8 +115,8 @@ def say_table(rows: Sequence[Sequence[str]]) -> None:
 
 
 def counted_sentences(count: Count) -> str:
-    """`8 sentences`, `8 sentences, 1 of them blank`."""
-    blank = f", {count.blank:,} of them blank" if count.blank else ""
+    """`8 sentences`, `8 sentences (1 of them blank)`."""
+    blank = f" ({count.blank:,} of them blank)" if count.blank else ""
     return counted(count.sentences, "sentence") + blank
 
 

@@ -20,6 +20,7 @@ A text whose rows lie in several places of the table is refused, because there m
 is one that has all its words several times.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -44,6 +45,7 @@ from .surprisal_table import NATS_PER, PlacedSentence, save_table, surprisal_tab
 
 # A text may repeat fewer words than these; a column that counts rows goes up by one in six of ten rows.
 FEWEST_REPEATED, LEAST_STEPS = 3, 0.6
+COUNT = re.compile(r"\s*[0-9]{1,9}\s*")
 
 
 @dataclass(frozen=True)
@@ -72,12 +74,12 @@ class Rows:
     keys: Sequence[str]
 
     def key_of(self, row: int) -> tuple[str, ...]:
-        """The cells of the key columns."""
-        return tuple(self.columns[name][row] for name in self.keys)
+        """The cells of the key columns, without blanks at their ends."""
+        return tuple(self.columns[name][row].strip() for name in self.keys)
 
     def shown(self, row: int) -> str:
         """The cells of the key columns for messages, such as `item 3`."""
-        return ", ".join(f"{name} {self.columns[name][row]}" for name in self.keys)
+        return ", ".join(f"{name} {self.columns[name][row].strip()}" for name in self.keys)
 
     def fault(self, row: int, reason: str) -> ValueError:
         """An error with the row's place."""
@@ -254,9 +256,9 @@ def _refuse_repeated(table: Rows, text: range, column: str) -> None:
 def _note_counters(table: Rows, texts: Sequence[range], column: str) -> None:
     """Notes the first column that counts the rows of a text and begins again within it."""
     for name, cells in table.columns.items():
-        if name == column or name in table.keys or not all(cell.strip().isdecimal() for cell in cells):
+        if name == column or name in table.keys or not all(map(COUNT.fullmatch, cells)):
             continue
-        steps = np.diff(np.array([int(cell) for cell in cells], dtype=object))
+        steps = np.diff([int(cell) for cell in cells])
         for text in texts:
             within = steps[text.start : text.stop - 1]
             falls = np.flatnonzero(within < 0)

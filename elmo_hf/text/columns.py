@@ -19,7 +19,7 @@ CONLLU_COLUMNS = 10
 LEAST_COUNTED = 8
 DOCUMENT = re.compile(r"-DOCSTART-|#\s*(?:begin|end) document")
 # Labels of entities, and of parts of speech with marks.
-ENTITY = re.compile(r"O|[BIESLUMW]-\S+|[BIESLUMW]")
+ENTITY = re.compile(r"O|[BIESLUMW]-\S+")
 PART_OF_SPEECH = re.compile(r"""[A-Z][A-Z0-9$_|-]*|[-.,:;!?'"`()$#]+""")
 MARK = re.compile(r"[.!?,;:]|\.\.\.")
 # How many lines of a sentence are looked at to find the column of the words.
@@ -194,7 +194,8 @@ def looks_like_conll(lines: Sequence[str]) -> bool:
     if num_columns >= LEAST_COUNTED and word_column(lines) == 1:
         return True
     others = list(zip(*rows, strict=True))[1:]
-    if any("O" in column and all(map(ENTITY.fullmatch, column)) for column in others):
+    of_entities = [column for column in others if "O" in column and all(map(ENTITY.fullmatch, column))]
+    if others[-1] in of_entities or any({*column} != {"O"} for column in of_entities):
         return True
     has_mark = any(MARK.fullmatch(cells[0]) for cells in rows)
     return has_mark and any(all(map(PART_OF_SPEECH.fullmatch, column)) for column in others)

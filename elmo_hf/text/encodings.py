@@ -98,7 +98,10 @@ def advice(content: bytes, place: int, is_utf8_before: bool) -> str:
     proposed = proposed_encoding(sample)
     if proposed is None:
         return "Give the file's encoding (`--encoding NAME`), or export its text as UTF-8."
-    return f"It looks like {proposed}: give `--encoding {proposed}`, and see with --dry-run whether it is read well."
+    return (
+        f"It looks like {proposed}: give `--encoding {proposed}`, and see with `elmo-hf embed --dry-run` whether it is "
+        "read well."
+    )
 
 
 def proposed_encoding(sample: bytes) -> str | None:

@@ -146,10 +146,10 @@ def _format_like(lines: list[str], keys: Collection[str]) -> Format | None:
         return "jsonl"
     if fasta.looks_like_fasta(lines) == "certain":
         return "fasta"
-    if tables.looks_like_table(lines, keys):
-        return "table"
     if columns.looks_like_conll(lines):
         return "conll"
+    if tables.looks_like_table(lines, keys):
+        return "table"
     return None
 
 

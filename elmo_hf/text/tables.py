@@ -118,7 +118,8 @@ def looks_like_table(lines: Sequence[str], keys: Collection[str]) -> bool:
     for separator in NAMES:
         names = _split(filled[0], separator)
         if len(names) > 1 and {*keys} & {*names}:
-            return all(len(_split(line, separator)) == len(names) for line in filled)
+            are_even = {line.count(separator) for line in filled} == {len(names) - 1}
+            return are_even or _are_records([f"{line}\n" for line in lines], separator)
     return False
 
 
@@ -311,7 +312,7 @@ def _are_a_writers(sample: list[str], num_cells: int, plain: set[int], with_quot
         num_cells = len(rows[0])
         body = rows[1:]
     if {len(cells) for cells in rows} != {num_cells}:
-        return _are_records(sample)
+        return _are_records(sample, "\t")
     if not all(map(_is_closed, chain.from_iterable(rows))):
         return False
     for place in range(num_cells):
@@ -331,11 +332,11 @@ def _is_closed(cell: str) -> bool:
     return not cell.startswith('"') or QUOTED.fullmatch(cell) is not None
 
 
-def _are_records(sample: list[str]) -> bool:
+def _are_records(sample: list[str], separator: str) -> bool:
     """Whether lines are records with equally many cells if their quotes are a writer's; the last may be cut off."""
     records: list[list[str]] = []
     try:
-        for cells in csv.reader(sample, delimiter="\t", strict=True):
+        for cells in csv.reader(sample, delimiter=separator, strict=True):
             records.append(cells)
     except csv.Error as error:
         if "unexpected end" not in str(error):

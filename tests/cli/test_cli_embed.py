@@ -37,7 +37,7 @@ def _in_a_folder_with_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("source", ["text.txt", "-"])
 def test_embed_writes_a_file_of_vectors(source: str, tiny_folder: Path) -> None:
     printed = output_of("embed", tiny_folder, source, "-o", "v.h5", stdin=TEXT)
-    assert printed == "Wrote 4 sentences to v.h5.\n"
+    assert printed == "Wrote 4 sentences (1 of them blank) to v.h5.\n"
     model, tokenizer = ElmoModel.from_pretrained(tiny_folder), ElmoTokenizer.from_pretrained(tiny_folder)
     assert_all_close(read_vectors("v.h5"), embed_alone(model, tokenizer, SENTENCES, "all"))
 
@@ -56,7 +56,7 @@ def test_embed_writes_shards_of_several_inputs_with_all_options(tiny_folder: Pat
     options = ("--layers", "top", "--dtype", "int8", "--words", "ferry|isn't", "--batch-words", 1, "--device", "cpu")
     for _ in range(2):  # the second time all is there
         command = ("embed", tiny_folder, "text.txt", "m*.txt", "-o", "vectors/", "--format", "npz", *options)
-        assert output_of(*command, "--split-into-words") == "Wrote 5 sentences to vectors/.\n"
+        assert output_of(*command, "--split-into-words") == "Wrote 5 sentences (1 of them blank) to vectors/.\n"
     found = np.load("vectors/part-00000.npz")
     assert [found[f"{row}.positions"].tolist() for row in range(5)] == [[1], [], [1], [], []]
     model, tokenizer = ElmoModel.from_pretrained(tiny_folder), ElmoTokenizer.from_pretrained(tiny_folder)
@@ -70,7 +70,7 @@ def test_embed_writes_shards_of_several_inputs_with_all_options(tiny_folder: Pat
 def test_embed_says_if_no_word_was_chosen(tiny_folder: Path) -> None:
     command = ("embed", tiny_folder, "text.txt", "-o", "vectors/", "--words", "Ferry")
     assert "\nNote: --words Ferry chose no word" in output_of(*command)
-    assert output_of(*command) == "Wrote 4 sentences to vectors/.\n"  # all is there
+    assert output_of(*command) == "Wrote 4 sentences (1 of them blank) to vectors/.\n"  # all is there
 
 
 def test_embed_reads_a_column_of_a_dataset(tiny_folder: Path) -> None:

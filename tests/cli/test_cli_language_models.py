@@ -195,7 +195,7 @@ def test_a_text_of_another_encoding_is_named_and_read_when_its_encoding_is_given
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("latin.txt").write_bytes("fine\nÜbung\n".encode("latin-1") * 9)
-    message = "Error: latin.txt, line 2: not UTF-8 (byte 0xdc). Give the file's encoding, such as `--encoding latin-1`"
+    message = "Error: latin.txt, line 2: not UTF-8 (byte 0xdc). It looks like cp1252: give `--encoding cp1252`"
     options = (*files_of(work), *ONE_STEP)
     for command in (
         ("vocab", "latin.txt", "-o", "words"),
@@ -208,7 +208,7 @@ def test_a_text_of_another_encoding_is_named_and_read_when_its_encoding_is_given
         before = [*tmp_path.iterdir()]
         assert_fails(run(*command), 1, message)
         assert [*tmp_path.iterdir()] == before
-        output_of(*command, "--encoding", "latin-1")
+        output_of(*command, "--encoding", "cp1252")
     assert Path("words").read_text(encoding="utf-8").split()[3:] == ["fine", "Übung"]
     lines = Path("v.txt").read_text(encoding="utf-8").splitlines()
     assert [line.split()[0] for line in lines] == ["2", "fine", "Übung"]

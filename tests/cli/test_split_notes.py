@@ -90,13 +90,13 @@ NOTES = {
         "example with spaCy's sentencizer, to read them apart."
     ],
     "embed tiny few.txt -o v.npz": [],
+    "embed tiny long.txt -o v/": [f"4 of 6 words at the beginning {CUT}"],
     "score tiny single.tsv": [SINGLE.format("single.tsv", "In a table, --by COLUMN joins the rows of a text.")],
     "score tiny single.tsv --column text --by item": [],
     "vocab single.tsv -o words": [SINGLE.format("the corpus", JOIN)],
     f"pretrain single.tsv --model tiny -o new {TRAIN}": [SINGLE.format("the training text", JOIN)],
     "embed tiny single.tsv -o v.npz": [SINGLE.format("the text", JOIN)],
     "usages tiny single.tsv --word the --forms man -o u.csv": [SINGLE.format("single.tsv", JOIN)],
-    "embed tiny long.txt -o v/": [f"4 of 6 words at the beginning {CUT}"],
     "vectors tiny long.txt -o v.txt": [f"2 of 3 words {CUT}"],
 }
 

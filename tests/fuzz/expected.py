@@ -5,6 +5,7 @@ Nearly all numbers of a valid input differ, so its conversion shows where each o
 the same arrays must send its numbers to the same places; one of other arrays must keep the same numbers.
 """
 
+import codecs
 import csv
 import gzip
 import io
@@ -27,6 +28,14 @@ from .changes import Files
 from .inputs import Wrong
 
 Sentence = str | list[str]
+GZIP = b"\x1f\x8b"
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 # Names that lead outside an archive, on some system.
 HOSTILE = re.compile(r"^/|(^|/)\.\.(/|$)|\\|\0|^[A-Za-z]:")
 
@@ -134,7 +143,10 @@ def compare_fields(expected: dict[str, Any], config: Any) -> None:
 def sentences_of(kind: str, content: bytes) -> list[Sentence]:
     """The sentences of a text whose name ends with `kind`; raises `Wrong` if it is no such text."""
     try:
-        text = (gzip.decompress(content) if kind.endswith(".gz") else content).decode("utf-8-sig")
+        unpacked = gzip.decompress(content) if kind.endswith(".gz") or content.startswith(GZIP) else content
+        text = re.sub("^\ufeff+|(?<=\n)\ufeff+", "", decoded(unpacked))
+        if "\n" not in text:
+            text = text.replace("\r", "\n")
         lines = text.removesuffix("\n").split("\n") if text else []
         if kind.startswith("txt"):
             return [line.rstrip("\r") for line in lines]
@@ -145,6 +157,14 @@ def sentences_of(kind: str, content: bytes) -> list[Sentence]:
         return list(_json_lines(lines) if kind.startswith("jsonl") else _conllu(lines))
     except (csv.Error, ValueError, KeyError, TypeError, OSError, EOFError, RecursionError) as error:
         raise Wrong(f"read although it is no {kind}: {error!s:.80}") from error
+
+
+def decoded(content: bytes) -> str:
+    """The text of bytes in the encoding of their mark, or in UTF-8."""
+    for mark, codec in MARKS:
+        if content.startswith(mark):
+            return content.decode(codec)
+    return content.decode("utf-8")
 
 
 def _json_lines(lines: list[str]) -> Iterator[Sentence]:
@@ -179,11 +199,11 @@ def _conllu(lines: list[str]) -> Iterator[Sentence]:
     words: list[str] = []
     for line in [*lines, ""]:
         line = line.rstrip("\r")
-        if line and not line.startswith("#"):
+        if line.strip() and not line.startswith("#"):
             number, word, *others = line.split("\t")
             if len(others) != 8:
                 raise ValueError
             words += [word] if number.isdigit() else []
-        elif not line and words:
+        elif not line.strip() and words:
             yield words
             words = []

@@ -184,6 +184,7 @@ def test_what_may_mean_two_things_is_refused_with_its_line(case: str) -> None:
 
 def test_participants_are_texts_of_their_own() -> None:
     rows = rows_of("who,item,word a,1,the a,1,ferry a,2,ten b,1,the b,1,ferry")
+    rows[1][1]["item"] = "1 "  # the same item
     found = read_word_rows(rows, "t.csv", "word", ["who", "item"], "ptb").sentences
     assert [(each.words, each.document) for each in found] == [
         (["the", "ferry"], 0),
@@ -201,8 +202,9 @@ COUNTED = "item,zone,word 1,1,the 1,2,ferry 1,3,left 1,4,late 1,1,the 1,2,ferry 
         (COUNTED, "line 6"),
         (COUNTED.replace("1,1,the 1,2,ferry 1,4,late", "2,1,the 2,2,ferry 2,4,late").replace(" 1,5", " 2,5"), None),
         ("item,time,word 1,301,the 1,280,ferry 1,310,left 1,311,late 1,299,now", None),
+        (f"item,id,word 1,{'9' * 5000},the 1,1,ferry", None),
     ],
-    ids=["a counter", "a counter for each item", "times"],
+    ids=["a counter", "a counter for each item", "times", "long numbers"],
 )
 def test_a_column_that_counts_rows_and_begins_again_within_a_text_is_noted(
     text: str, line: str | None, caplog: pytest.LogCaptureFixture
