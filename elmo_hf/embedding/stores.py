@@ -57,8 +57,10 @@ class InputFile(NamedTuple):
     def version(self) -> str:
         """A string that changes when the file is changed or replaced; empty for standard input and pipes."""
         store, path = _store(self.address)
+        if self.stream is not None or _is_pipe(store, path):
+            return ""
         store.invalidate_cache()
-        return "" if self.stream is not None or _is_pipe(store, path) else store.ukey(path)
+        return store.ukey(path)
 
 
 class Folder:
