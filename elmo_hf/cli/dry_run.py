@@ -26,10 +26,7 @@ NUM_WORDS = 5
 
 def show(documents: "Documents", tokenizer: "ElmoTokenizer") -> None:
     """Reads all documents, and prints of each its format, its encoding, what is in it, and its first sentences."""
-    from ..embedding.protein_names import ProteinNames
-
-    protein_names = documents.protein_names or ProteinNames()
-    protein_names.begin()
+    protein_names = documents.names_of_proteins()
     for name in documents.names:
         with _opened(documents, name) as (facts, sentences):
             all_sentences = Counted(protein_names.give(name, sentences))

@@ -90,13 +90,19 @@ class Documents(NamedTuple):
         Raises:
             ValueError: as `ProteinNames`, besides the errors of `windows`.
         """
-        protein_names = self.protein_names or ProteinNames()
-        protein_names.begin()
+        protein_names = self.names_of_proteins()
         for name in self.names:
             for index, sentence in enumerate(protein_names.give(name, self.sentences(name))):
                 if self.split_into_words and isinstance(sentence, str):
                     sentence = sentence.split()
                 yield (PASSWORD.sub("", name), index), sentence
+
+    def names_of_proteins(self) -> ProteinNames:
+        """What gives proteins their names, for a reading from the beginning."""
+        if self.protein_names is None:
+            return ProteinNames()
+        self.protein_names.begin()
+        return self.protein_names
 
     def is_dataset(self, name: str) -> bool:
         """Whether a name is that of a dataset, of which a column is read, and not a file."""
