@@ -211,6 +211,7 @@ def test_what_may_mean_two_things_or_nothing_is_refused_in_one_line_with_what_to
             ['"We left early .', "It was cold .", 'We came back ."'],
         ),
         ('1\t"No!"\n2\tYes.\n', ['"No!"', "Yes."]),
+        ('1\t"We left .\n2\t"It was .\n', ['"We left .', '"It was .']),
         ('1\tYes.\n2\t"No!"\n3\t"a\n', ["Yes.", '"No!"', '"a']),
         ('1\t"We left ""it"" ."\n2\tYes.\n', ['We left "it" .', "Yes."]),
         ('1\t"We left ""it"" ."\n2\tYes, "no".\n', ['"We left ""it"" ."', 'Yes, "no".']),

@@ -17,6 +17,8 @@ CONLLU_NUMBER = re.compile(r"([0-9]+)|[0-9]+[-.][0-9]+")
 CONLLU_COLUMNS = 10
 # The least columns of a file of which the first counts; a table may have fewer.
 LEAST_COUNTED = 8
+# The least lines of words with tags; the marks of a shorter text may look like them.
+LEAST_TAGGED = 4
 DOCUMENT = re.compile(r"-DOCSTART-|#\s*(?:begin|end) document")
 # Labels of entities, and of parts of speech with marks.
 ENTITY = re.compile(r"O|[BIESLUMW]-\S+")
@@ -198,7 +200,9 @@ def looks_like_conll(lines: Sequence[str]) -> bool:
     if others[-1] in of_entities or any({*column} != {"O"} for column in of_entities):
         return True
     has_mark = any(MARK.fullmatch(cells[0]) for cells in rows)
-    return has_mark and any(all(map(PART_OF_SPEECH.fullmatch, column)) for column in others)
+    return (
+        len(rows) >= LEAST_TAGGED and has_mark and any(all(map(PART_OF_SPEECH.fullmatch, column)) for column in others)
+    )
 
 
 def _least_columns(columns: Sequence[int]) -> int:

@@ -69,7 +69,8 @@ def reading(
         text = TextFile(file, encoding)
         keys = KEYS if column is None else (column,)
         chosen = input_format or format_of(text, keys)
-        columns, sentences = "", _sentences(text, chosen, column, keys)
+        sentences = _sentences(text, chosen, column, keys)
+        columns = ""
         if chosen == "table":
             columns = shown_columns(text, keys)
         elif chosen == "jsonl":

@@ -118,8 +118,9 @@ def looks_like_table(lines: Sequence[str], keys: Collection[str]) -> bool:
     for separator in NAMES:
         names = _split(filled[0], separator)
         if len(names) > 1 and {*keys} & {*names}:
-            are_even = {line.count(separator) for line in filled} == {len(names) - 1}
-            return are_even or _are_records([f"{line}\n" for line in lines], separator)
+            if {line.count(separator) for line in filled} == {len(names) - 1}:
+                return True
+            return _are_records([f"{line}\n" for line in lines], separator)
     return False
 
 
@@ -247,10 +248,11 @@ def _is_swallowed(record: list[str], cells: list[str], separator: str, num_cells
     if separator == "\t":
         return any("\n" in cell and "\t" in cell for cell in cells)
     rows = [line.rstrip("\r\n").split(separator) for line in record]
-    if any(len(row) != num_cells for row in rows):
+    if {len(row) for row in rows} != {num_cells}:
         return False
-    are_tight = not any(cell.startswith(" ") for row in rows for cell in row[1:])
-    return are_tight or all(NUMBER.fullmatch(row[0]) for row in rows)
+    if all(NUMBER.fullmatch(row[0]) for row in rows):
+        return True
+    return not any(cell.startswith(" ") for cell in chain.from_iterable(row[1:] for row in rows))
 
 
 def _records_with_tabs(file: TextFile) -> Iterator[tuple[int, list[str]]]:
