@@ -43,7 +43,8 @@ OPTIONAL = "text_pair"
 CONLLU_COLUMNS = {"words": "1", "labels": "3"}
 LAST = "-1"
 # What a message says of files that can be read.
-SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".conll", ".conllu", ".bio", ".iob", ".txt")
+SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
+SUFFIXES_OF_WORDS = (".conll", ".conllu", ".bio", ".iob", ".txt")
 INTEGERS = re.compile(r"\[\s*\d+(?:\s*,\s*\d+)*\s*\]")
 
 
@@ -155,7 +156,8 @@ def _rows_of(
         return _objects(file)
     if known in ("conll", "conllu") and has_words:
         return _labelled_words(file, known, given)
-    raise DataError(f"{file.path} must end in one of {', '.join(SUFFIXES)}, or be a folder; rename or convert it.")
+    suffixes = (*SUFFIXES, *SUFFIXES_OF_WORDS) if has_words else SUFFIXES
+    raise DataError(f"{file.path} must end in one of {', '.join(suffixes)}, or be a folder; rename or convert it.")
 
 
 def _objects(file: TextFile) -> Iterator[Row]:
@@ -175,7 +177,10 @@ def _dataset(rows: Iterable[Row]) -> Dataset:
 
 def _unreadable(path: Path, error: Exception) -> DataError:
     cause = error.__cause__ or error if isinstance(error, DatasetsError) else error
-    return DataError(f"{path} cannot be read: {' '.join(str(cause).split())}.")
+    reason = " ".join(str(cause).split()).rstrip(".")
+    if reason.startswith(str(path)):
+        return DataError(f"{reason}.")
+    return DataError(f"{path} cannot be read: {reason}.")
 
 
 def read_columns(path: Path, words_column: int, labels_column: int) -> Iterator[Row]:

@@ -1,5 +1,6 @@
 """The command `elmo-hf embed`."""
 
+import logging
 import sys
 from functools import partial
 from pathlib import Path
@@ -28,8 +29,8 @@ def embed(
         list[str],
         Argument(
             metavar="INPUT...",
-            help="Text, .jsonl, .csv, .tsv, .conllu or .fasta, plain or .gz: files, patterns, folders, also in stores "
-            "(s3://...); or - for standard input.",
+            help="Text, JSON lines, tables, Parquet, words in columns or FASTA, plain or .gz: files, patterns, "
+            "folders, also in stores (s3://...); or - for standard input.",
         ),
     ],
     output: Annotated[
@@ -121,6 +122,8 @@ def embed(
         from elmo_hf.embedding.ray_data import in_workers
 
         make, processes = partial(in_workers, device=device), Alone()
+    if not processes.is_main_process:
+        logging.getLogger("elmo_hf.text").setLevel(logging.ERROR)  # one process says what all read
     place = usable_device("cpu" if engine else device or processes.device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 Corpora = Annotated[
     list[str],
     Argument(
-        metavar="CORPUS...", help="Text, .jsonl, .csv, .tsv, .conllu, .fasta, .gz too: files, patterns, Hub datasets."
+        metavar="CORPUS...",
+        help="Text, JSON lines, tables, Parquet, words in columns or FASTA, .gz too: files, patterns, Hub datasets.",
     ),
 ]
 # For each optimiser, its name in the Trainer and its default learning rate.
@@ -200,7 +201,9 @@ def pretrain(
 
 def score(
     model: Model,
-    source: Annotated[Path, Argument(metavar="INPUT", help="Text, .csv, .tsv, .jsonl, .conllu or .fasta, or .gz.")],
+    source: Annotated[
+        Path, Argument(metavar="INPUT", help="Text, JSON lines, a table, Parquet, words in columns or FASTA; or .gz.")
+    ],
     words: Annotated[
         Splitter | None, Option(help="How sentences are split into words; default: as MODEL's training text.")
     ] = None,

@@ -50,7 +50,7 @@ class Counted:
 
 def is_blank(sentence: Sentence) -> bool:
     """Whether a sentence has no words."""
-    return len(sentence) == 0 or (isinstance(sentence, str) and not sentence.strip())
+    return len(sentence) == 0 or (isinstance(sentence, str) and sentence.isspace())
 
 
 def beginning_of(sentences: Iterator[Sentence]) -> tuple[list[str], Iterator[Sentence]]:

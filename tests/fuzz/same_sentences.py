@@ -163,9 +163,11 @@ def as_columns(dice: random.Random) -> Written:
     sentences[0] += ["and", "."]  # one line alone is a text of some words
     separator = dice.choice([" ", "\t"])
     middle = dice.choice([(), ("NN",), ("NN", "I-NP")])
-    blocks = [
-        "".join(f"{separator.join((word, *middle, dice.choice(LABELS)))}\n" for word in words) for words in sentences
-    ]
+    blocks = []
+    for words in sentences:
+        labels = ["O" if word in ("and", ".") else dice.choice(LABELS) for word in words]
+        rows = (separator.join((word, *middle, label)) for word, label in zip(words, labels, strict=True))
+        blocks.append("".join(f"{row}\n" for row in rows))
     start = f"-DOCSTART-{separator}" + separator.join((*middle, "O")) + "\n\n" if dice.random() < 0.5 else ""
     return Written("conll", start + "\n".join(blocks), sentences)
 
