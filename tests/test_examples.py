@@ -29,7 +29,7 @@ import typer
 from checkpoints import run_python, shared
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 from fresh_process import without
-from own_files import DataError
+from own_files import DataError, OwnData
 from seeds import check_settings, mean_and_deviation
 from word_layers import word_layers
 
@@ -337,5 +337,8 @@ def test_results_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> No
 def test_own_text_is_read_raw_or_in_words(tmp_path: Path) -> None:
     path = tmp_path / "reviews.jsonl.gz"
     path.write_bytes(gzip.compress(b'"It doesn\'t work."\n\n{"words": ["Dull", "film"]}\n'))
-    assert list(pretrain_and_classify.own_sentences(path)) == [["It", "does", "n't", "work", "."], ["Dull", "film"]]
-    assert list(pretrain_and_classify.own_sentences(None)) == []
+    assert list(pretrain_and_classify.own_sentences(path, OwnData())) == [
+        ["It", "does", "n't", "work", "."],
+        ["Dull", "film"],
+    ]
+    assert list(pretrain_and_classify.own_sentences(None, OwnData())) == []

@@ -97,7 +97,8 @@ def test_pretrain_writes_a_whole_folder_and_the_perplexities_of_its_model(
     assert len([name for name in names if name.startswith("checkpoint-")]) == 2
     assert [name for name in names if name.endswith((".bin", ".pt", ".pth", ".partial"))] == []
     assert any(path.stat().st_size > 0 for path in (folder / "runs").rglob("events.out.tfevents.*"))
-    assert re.search(r"^held-out text: 7 sentences, [\d,]+ words, \d+\.\d\d% unknown\.$", printed, re.MULTILINE)
+    counted = r"^held-out text: 9 sentences \(2 of them blank\), [\d,]+ words, \d+\.\d\d% unknown\.$"
+    assert re.search(counted, printed, re.MULTILINE)
     log = json.loads((folder / "log.json").read_text())
     assert [entry["step"] for entry in log if "forward_loss" in entry] == [4, 8, 12, 16, 20]
     assert [entry["step"] for entry in log if "eval_carried_backward_perplexity" in entry] == [8, 16, 20]

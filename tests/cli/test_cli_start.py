@@ -282,4 +282,4 @@ def test_a_command_that_imports_torchao_says_nothing_of_it() -> None:
 def test_no_memory_is_not_taken_for_a_damaged_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is damaged") as error, naming("optimizer.pt is damaged"):
         raise MemoryError
-    assert (line_of(error.value) or "").startswith("there is not enough memory.")
+    assert (line_of(error.value) or "").startswith("there is not enough memory")
