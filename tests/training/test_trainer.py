@@ -16,6 +16,7 @@ from hand_written import adagrad, hand_written, logged, train, weights_of
 from language_models import state_of, words_file
 from launching import fork_two
 from pretraining_runs import (
+    FIELDS,
     ROWS,
     VOCABULARY,
     make_arguments,
