@@ -11,6 +11,8 @@ from ..text.first_look import are_single_words, are_wrapped, looks_split, num_en
 from .errors import counted, say
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
 # How a text with one word a row is read as sentences, in commands that cannot join rows.
@@ -117,12 +119,19 @@ def note_unknown(name: str, texts: Sequence[str], splitter: str, tokenizer: "Elm
     say(note, is_error=True)
 
 
+def are_unknown(words: Sequence[str], tokenizer: "ElmoTokenizer") -> "np.ndarray":
+    """Whether the softmax does not know a word, for each of N words, `(N,)`."""
+    from elmo_hf.tokenizer.word_codec import UNKNOWN_WORD
+
+    (unknown_class,) = tokenizer.word_classes([UNKNOWN_WORD])
+    return tokenizer.word_classes(words) == unknown_class
+
+
 def _share_unknown(words: Sequence[str], tokenizer: "ElmoTokenizer") -> float:
     """The share of words that the softmax does not know; 0 for no words."""
     if not words:
         return 0.0
-    (unknown,) = tokenizer.word_classes(["<UNK>"])
-    return float((tokenizer.word_classes(words) == unknown).mean())
+    return float(are_unknown(words, tokenizer).mean())
 
 
 def look_at(name: str, tokenizer: "ElmoTokenizer") -> Callable[[list[str]], None]:

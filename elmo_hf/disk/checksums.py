@@ -67,14 +67,18 @@ def parse_sums(content: bytes) -> dict[str, str]:
 
 
 def sum_lines(digests: Mapping[str, str]) -> str:
-    """The list of some files, whose checksums stand by their names."""
+    """The content of a list, from checksums by the names of files."""
     return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
 
 
 def files_below(folder: Path, patterns: Sequence[str] = ("*",)) -> dict[str, Path]:
     """The files in a folder and its folders whose names match, by their paths from the folder; without its list."""
-    paths = (path for pattern in patterns for path in folder.rglob(pattern) if path.is_file())
-    return {path.relative_to(folder).as_posix(): path for path in paths if path != folder / SUMS}
+    files = {}
+    for pattern in patterns:
+        for path in folder.rglob(pattern):
+            if path.is_file() and path != folder / SUMS:
+                files[path.relative_to(folder).as_posix()] = path
+    return files
 
 
 def _digests(folder: Path, patterns: Sequence[str] = ("*",)) -> dict[str, str]:

@@ -38,7 +38,7 @@ class HeaderPart(NamedTuple):
     number: int  # which part, from 0
     separator: str = "|"  # what lies between the parts
 
-    def of(self, header: str) -> str:
+    def first_word(self, header: str) -> str:
         """The first word of the part; "" if there is no such part."""
         parts = header.split(self.separator)
         if self.number >= len(parts):
@@ -147,7 +147,7 @@ class ProteinNames:
     def _own_name(self, header: str, place: str) -> str:
         if self.part is None:
             return _first_word(header)
-        name = self.part.of(header)
+        name = self.part.first_word(header)
         if not name:
             raise ValueError(
                 f"{place}: the header {header[:80]!r} has no part {self.part.number}, counted from 0, between "

@@ -10,7 +10,6 @@ from .text_files import MAX_CHARACTERS, TextFile
 from .values import Sentence, Sentences
 
 MAX_COMMAS = 1 << 21
-TOO_LARGE = f"holds more than {MAX_CHARACTERS:,} characters in one document; write one value a line."
 # How many lines are looked at in a file whose name does not say what it holds.
 LOOKED_AT = 100
 

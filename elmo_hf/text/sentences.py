@@ -68,7 +68,7 @@ def reading(
             return
         text = TextFile(file, encoding)
         keys = KEYS if column is None else (column,)
-        chosen = input_format or format_of(text, keys)
+        chosen = format_of(text, keys) if input_format is None else input_format
         sentences = _sentences(text, chosen, column, keys)
         columns = ""
         if chosen == "table":

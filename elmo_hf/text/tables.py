@@ -252,7 +252,8 @@ def _is_swallowed(record: list[str], cells: list[str], separator: str, num_cells
         return False
     if all(NUMBER.fullmatch(row[0]) for row in rows):
         return True
-    return not any(cell.startswith(" ") for cell in chain.from_iterable(row[1:] for row in rows))
+    behind_separators = [cell for row in rows for cell in row[1:]]
+    return not any(cell.startswith(" ") for cell in behind_separators)
 
 
 def _records_with_tabs(file: TextFile) -> Iterator[tuple[int, list[str]]]:
