@@ -25,9 +25,9 @@ from datasets.exceptions import DatasetsError
 
 from elmo_hf.tasks.label_schemes import to_iob2
 from elmo_hf.text.columns import conll_blocks, conllu_blocks, looks_like_conllu, word_column
-from elmo_hf.text.formats import FORMAT_OF, LOOKED_AT, Format, is_parquet, refuse_foreign, seen_in, suffix_of
+from elmo_hf.text.formats import FORMAT_OF, LOOKED_AT, Format, is_parquet, refuse_foreign, seen_in
 from elmo_hf.text.json_lines import json_values
-from elmo_hf.text.opened_files import opened
+from elmo_hf.text.opened_files import opened, suffix_of
 from elmo_hf.text.tables import table_rows
 from elmo_hf.text.text_files import TextFile
 from elmo_hf.text.values import Sentences, list_of
@@ -60,7 +60,7 @@ class OwnData:
         columns: `NAME=COLUMN` for each column that has another name in the data.
         validation: a file of the validation set.
         test: a file of the test set.
-        input_format: what files are, whatever their names; None: as names or first lines show.
+        input_format: format of the files, whatever their names; None: by their names or first lines.
         encoding: the encoding of files.
     """
 

@@ -17,7 +17,7 @@ from typing import Any
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, load_dataset
 from own_files import TEXTS, WORDS, DataError, OwnData, Row, read_columns, read_own
 
-from elmo_hf.text.formats import suffix_of
+from elmo_hf.text.opened_files import suffix_of
 
 LOCAL = Path(__file__).parents[2] / "shared" / "data"
 

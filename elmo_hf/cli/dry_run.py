@@ -1,4 +1,4 @@
-"""What `elmo-hf embed --dry-run` prints: how each input is read, and nothing is written."""
+"""Prints how each input is read, for `elmo-hf embed --dry-run`, which writes nothing."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -57,7 +57,7 @@ def _opened(documents: "Documents", name: str) -> Iterator[tuple[list[tuple[str,
 def _read(
     sentences: Iterable[Sentence], is_split: bool, tokenizer: "ElmoTokenizer"
 ) -> tuple[list[tuple[str, list[str]]], Counter[str]]:
-    """The names, of proteins, and the words of the first sentences, and how often each word occurs in all."""
+    """The first sentences, each with its protein's name or "" and its words; and how often each word occurs in all."""
     first: list[tuple[str, list[str]]] = []
     counts: Counter[str] = Counter()
     for sentence in sentences:

@@ -26,7 +26,7 @@ MOST_UNKNOWN_OF_LANGUAGE = 1 / 3
 
 
 def note_lines(name: str, texts: Sequence[str], join: str = JOIN_ROWS) -> None:
-    """Prints to standard error that most lines of a text are no sentences: words, parts or several, if they are.
+    """Prints a note to standard error if most lines of a text are words, parts of a sentence, or several sentences.
 
     Args:
         name: the text's name.
@@ -53,7 +53,7 @@ def note_lines(name: str, texts: Sequence[str], join: str = JOIN_ROWS) -> None:
 
 
 def note_texts_of_rows(name: str, texts: Sequence[str]) -> None:
-    """Prints to standard error that most texts out of rows with one word have several sentences, if they have."""
+    """Prints a note to standard error if most texts that were joined from rows have several sentences."""
     if _have_several(texts):
         say(
             f"Note: most texts of {name} have several sentences; each text was read as one. If a column numbers "
@@ -67,7 +67,7 @@ def _have_several(texts: Sequence[str]) -> bool:
 
 
 def note_split_text(name: str, texts: Sequence[str], splitter: str, option: str) -> None:
-    """Prints to standard error that a text looks split already, but was split by rules.
+    """Prints a note to standard error if a text looks split already, but was split by rules.
 
     Args:
         name: the text's name.
@@ -84,7 +84,7 @@ def note_split_text(name: str, texts: Sequence[str], splitter: str, option: str)
 
 
 def note_unknown(name: str, texts: Sequence[str], splitter: str, tokenizer: "ElmoTokenizer") -> None:
-    """Prints to standard error which split of a text has fewer unknown words, if many are unknown in the one used.
+    """Prints a note to standard error if many words of a text are unknown: which split of it has fewer.
 
     If the other split has fewer, the note gives the option for it. A text that looks split already, but was split by
     rules, gets this note too, unless more of its words are unknown at blanks.
@@ -115,7 +115,7 @@ def note_unknown(name: str, texts: Sequence[str], splitter: str, tokenizer: "Elm
     if is_better or is_resplit:
         note += f" --words {other} splits it {SPLITS[other]}."
     if min(unknown.values()) > MOST_UNKNOWN_OF_LANGUAGE:
-        note += " The text may be in another language than the model's vocabulary, or spelled in another way."
+        note += " The text may be in another language than the model's vocabulary, or spelled differently."
     say(note, is_error=True)
 
 

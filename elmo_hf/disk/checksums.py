@@ -17,7 +17,7 @@ SUMS = "SHA256SUMS"
 
 @dataclass
 class Comparison:
-    """What a folder's files are, compared with its lists."""
+    """The result of comparing a folder's files with its lists of checksums."""
 
     count: int = 0  # the files that were compared
     faults: list[str] = field(default_factory=list)  # what differs, each a sentence without a full stop
@@ -41,7 +41,7 @@ def write_sums(folder: Path, patterns: Sequence[str] = ("*",)) -> None:
 def sums_agree(folder: Path) -> bool:
     """Whether a folder has exactly the files of its list, at least one, unchanged.
 
-    A disk that cannot give their bytes counts as a change.
+    A file that the disk cannot read counts as changed.
 
     Raises:
         PermissionError: if this user may not read the files, which says nothing about them.

@@ -1,9 +1,9 @@
 """Names of proteins as keys: every protein of an input has one name, and no other protein has it.
 
 The name of a FASTA record is the first word of its header, the line `>NAME ...`, or the first word of a part of the
-header, such as `P12345` in `sp|P12345|X`. Files of vectors hold a protein under its name, so a name must be a safe key
-and may not occur twice. Four rules see to that; they need only the records before, in the order of the input, so every
-process that reads the input gives the same names.
+header, such as `P12345` in `sp|P12345|X`. Files of vectors hold a protein under its name, so a name must be a key that
+every format can hold, and must not occur twice. Four rules ensure this. They need only the records before, in the order
+of the input, so every process that reads the input gives the same names.
 
     the n-th record with a name, n > 1    `NAME (n)`; a name has no blank, so no other record is called that
     no name                               `unnamed`
@@ -53,7 +53,7 @@ class ProteinNames:
         num_repeated: how many proteins had the name of an earlier one.
         repeated: the first of these, by its new name.
         num_unnamed: how many proteins had no name.
-        num_changed: how many names were no safe keys and are written otherwise.
+        num_changed: how many names could not be keys and were changed.
         changed: the first of these, as it was.
     """
 

@@ -147,12 +147,12 @@ REFUSED: dict[str, tuple[str, list[str], str]] = {
     "an item that goes on": (
         "item,word 1,the 2,ten 1,ferry",
         ["item"],
-        "t.csv, line 4: item 1 goes on, which began in line 2",
+        "t.csv, line 4: item 1 began in line 2 and goes on here",
     ),
     "participants, one after the other": (
         "who,item,word a,1,the a,1,ferry a,2,ten b,1,the",
         ["item"],
-        "line 5: item 1 goes on",
+        "line 5: item 1 began in line 2 and goes on here",
     ),
     "participants of one item": (
         "who,item,word a,1,the a,1,ferry a,1,left b,1,the b,1,ferry b,1,left",
@@ -164,8 +164,8 @@ REFUSED: dict[str, tuple[str, list[str], str]] = {
         ["item"],
         "line 2: item 1 has the same 3 words 2 times",
     ),
-    "a missing word": ("item,word 1,the 1, 1,left", ["item"], "line 3: the column 'word' is empty"),
-    "a missing item": ("item,word 1,the ,ferry", ["item"], "line 3: the column 'item' is empty"),
+    "a missing word": ("item,word 1,the 1, 1,left", ["item"], "line 3: the cell of column 'word' is empty"),
+    "a missing item": ("item,word 1,the ,ferry", ["item"], "line 3: the cell of column 'item' is empty"),
     "no such key": ("item,word 1,the", ["story"], "no column 'story'; its columns are item, word"),
     "a key twice": ("item,word 1,the", ["item", "item"], "must be different"),
     "the words as a key": ("item,word 1,the", ["word"], "must be different"),
