@@ -1,9 +1,9 @@
 """Reading and writing the hdf5 files of a checkpoint.
 
 An hdf5 file is like a file system: it has nested groups, links, and arrays in compressed chunks. Only arrays in the
-file itself are read. HDF5 gives place to numbers when they are written, and reads numbers without a place as zeros, so
-an array must have a place for all of its numbers. Not seen here: an array whose place was made at once, and never
-filled; `import_arrays` refuses matrices that have only zeros.
+file itself are read. HDF5 allocates space for numbers when they are written, and reads numbers without space as zeros,
+so an array must have space for all of its numbers. What is not seen here is an array whose space was allocated at once
+and never filled; `import_arrays` refuses matrices that have only zeros.
 """
 
 import math

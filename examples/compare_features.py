@@ -109,9 +109,9 @@ class WordsForTokenClassification(WordsAlone, ElmoForTokenClassification):
     """The labeller on word vectors alone."""
 
 
-def read_task(name: str, model_name: str | Path, rows: int | None, own: OwnData | None = None) -> Task:
-    """Reads and tokenizes the data; `own` is what a user says of their own."""
-    data, tokenizer = load(name, rows, (WORDS, TEXTS), own), ElmoTokenizer.from_pretrained(model_name)
+def read_task(name: str, model_name: str | Path, rows: int | None, options: OwnData | None = None) -> Task:
+    """Reads and tokenizes the data; `options` is what a user says of data of their own."""
+    data, tokenizer = load(name, rows, (WORDS, TEXTS), options), ElmoTokenizer.from_pretrained(model_name)
     labels, columns = label_names(data), data["train"].column_names
     has_words = "words" in columns
     raw = chain(*(data["train"][column] for column in columns if column.startswith("text")))
@@ -225,11 +225,11 @@ def main(
     check_settings(output, model=model, rows=rows, epochs=epochs)
     work.mkdir(parents=True, exist_ok=True)
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    own = OwnData(column, validation, test, input_format, encoding)
+    options = OwnData(column, validation, test, input_format, encoding)
     done = {(result["task"], result["features"], result["seed"]) for result in results}
     for name in task or TASKS:
         missing = {seed: [kind for kind in FEATURES if (name, kind, seed) not in done] for seed in range(seeds)}
-        read = read_task(name, source, rows, own) if any(missing.values()) else None
+        read = read_task(name, source, rows, options) if any(missing.values()) else None
         for seed, kinds in missing.items():
             for features in kinds:
                 assert read is not None

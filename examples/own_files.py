@@ -25,9 +25,9 @@ from datasets.exceptions import DatasetsError
 
 from elmo_hf.tasks.label_schemes import to_iob2
 from elmo_hf.text.columns import conll_blocks, conllu_blocks, looks_like_conllu, word_column
-from elmo_hf.text.formats import FORMAT_OF, LOOKED_AT, Format, is_parquet, refuse_foreign, seen_in, suffix_of
+from elmo_hf.text.formats import FORMAT_OF, LOOKED_AT, Format, is_parquet, refuse_foreign, seen_in
 from elmo_hf.text.json_lines import json_values
-from elmo_hf.text.opened_files import opened
+from elmo_hf.text.opened_files import opened, suffix_of
 from elmo_hf.text.tables import table_rows
 from elmo_hf.text.text_files import TextFile
 from elmo_hf.text.values import Sentences, list_of
@@ -60,7 +60,7 @@ class OwnData:
         columns: `NAME=COLUMN` for each column that has another name in the data.
         validation: a file of the validation set.
         test: a file of the test set.
-        input_format: what files are, whatever their names; None: as names or first lines show.
+        input_format: format of the files, whatever their names; None: by their names or first lines.
         encoding: the encoding of files.
     """
 
@@ -71,38 +71,38 @@ class OwnData:
     encoding: str = "utf-8"
 
 
-def read_own(path: Path, kinds: tuple[tuple[str, ...], ...], own: OwnData) -> DatasetDict:
+def read_own(path: Path, kinds: tuple[tuple[str, ...], ...], options: OwnData) -> DatasetDict:
     """Reads a user's data.
 
     Args:
         path: a file of training data, or a folder of all sets.
         kinds: those of `TEXTS`, `WORDS` and `QUESTIONS` that a recipe takes; the first that fits the data is used.
-        own: what the user says of them.
+        options: what the user says of them.
 
     Raises:
         DataError: if a file or a column is missing, or a row is wrong; the message has the place.
     """
-    sets = {"train": path, "validation": own.validation, "test": own.test}
+    sets = {"train": path, "validation": options.validation, "test": options.test}
     paths = {name: file for name, file in sets.items() if file is not None}
     for file in paths.values():
         if not file.exists():
             raise DataError(f"there is no file or folder {file}.")
-    given = _parsed(own.columns or [], {name for kind in kinds for name in kind})
+    renamed = _parsed(options.columns or [], {name for kind in kinds for name in kind})
     tables = _folder(path) if path.is_dir() else {}
     files = {name: file for name, file in paths.items() if not (tables and file == path)}
-    tables |= {name: _table(file, own, given, kinds) for name, file in files.items()}
+    tables |= {name: _table(file, options, renamed, kinds) for name, file in files.items()}
     paths = dict.fromkeys(tables, path) | paths
     if tables and "train" in tables and tables["train"].column_names == [*WORDS]:
-        given = {name: column for name, column in given.items() if not re.fullmatch("-?[0-9]+", column)}
+        renamed = {name: column for name, column in renamed.items() if not re.fullmatch("-?[0-9]+", column)}
     if "train" not in tables:
         raise DataError(f"{path} needs a set `train`, found {', '.join(tables)}.")
     for name, table in tables.items():
         if len(table) == 0:
             raise DataError(f"{paths[name]} holds no rows.")
     found = tables["train"].column_names
-    kind = next((kind for kind in kinds if given.get(kind[0], kind[0]) in found), kinds[-1])
-    rows = {name: [*_rows(table, paths[name], kind, given)] for name, table in tables.items()}
-    return _with_features(rows, kind, _names(tables["train"], given, kind))
+    kind = next((kind for kind in kinds if renamed.get(kind[0], kind[0]) in found), kinds[-1])
+    rows = {name: [*_rows(table, paths[name], kind, renamed)] for name, table in tables.items()}
+    return _with_features(rows, kind, _names(tables["train"], renamed, kind))
 
 
 def _parsed(columns: list[str], names: set[str]) -> dict[str, str]:
@@ -126,24 +126,24 @@ def _folder(path: Path) -> dict[str, Dataset]:
     return {"train": data} if isinstance(data, Dataset) else dict(data)
 
 
-def _table(path: Path, own: OwnData, given: dict[str, str], kinds: tuple[tuple[str, ...], ...]) -> Dataset:
+def _table(path: Path, options: OwnData, renamed: dict[str, str], kinds: tuple[tuple[str, ...], ...]) -> Dataset:
     if path.is_file() and path.stat().st_size == 0:
         raise DataError(f"{path} is empty.")
     try:
         with opened(path) as file:
             refuse_foreign(file)
-            named = own.input_format or FORMAT_OF.get(suffix_of(path))
+            named = options.input_format or FORMAT_OF.get(suffix_of(path))
             if named == "parquet" or (named is None and is_parquet(file)):
                 return load_dataset("parquet", data_files={"train": str(path)}, split="train")
-            text = TextFile(file, own.encoding)
-            names = {given.get(name, name) for kind in kinds for name in kind}
-            return _dataset(_rows_of(text, own.input_format, given, WORDS in kinds, names))
+            text = TextFile(file, options.encoding)
+            names = {renamed.get(name, name) for kind in kinds for name in kind}
+            return _dataset(_rows_of(text, options.input_format, renamed, WORDS in kinds, names))
     except (DatasetsError, OSError, ValueError) as error:
         raise error if isinstance(error, DataError) else _unreadable(path, error) from error
 
 
 def _rows_of(
-    file: TextFile, input_format: Format | None, given: dict[str, str], has_words: bool, names: set[str]
+    file: TextFile, input_format: Format | None, renamed: dict[str, str], has_words: bool, names: set[str]
 ) -> Iterator[Row]:
     """The rows of a file of text, in the format that the user, its name or its first lines say."""
     suffix = suffix_of(Path(file.name))
@@ -155,7 +155,7 @@ def _rows_of(
     if known == "jsonl":
         return _objects(file)
     if known in ("conll", "conllu") and has_words:
-        return _labelled_words(file, known, given)
+        return _labelled_words(file, known, renamed)
     suffixes = (*SUFFIXES, *SUFFIXES_OF_WORDS) if has_words else SUFFIXES
     raise DataError(f"{file.path} must end in one of {', '.join(suffixes)}, or be a folder; rename or convert it.")
 
@@ -198,13 +198,13 @@ def read_columns(path: Path, words_column: int, labels_column: int) -> Iterator[
         yield from _labelled_words(text, known, {"words": str(words_column), "labels": str(labels_column)})
 
 
-def _labelled_words(file: TextFile, known: Format, given: dict[str, str]) -> Iterator[Row]:
+def _labelled_words(file: TextFile, known: Format, renamed: dict[str, str]) -> Iterator[Row]:
     lines = file.first_lines(LOOKED_AT)
     if known == "conllu" or looks_like_conllu(lines):
-        columns = CONLLU_COLUMNS | given
+        columns = CONLLU_COLUMNS | renamed
         read: Callable[..., Iterator[list[list[str]]]] = conllu_blocks
     else:
-        columns = {"words": str(word_column(lines)), "labels": LAST} | given
+        columns = {"words": str(word_column(lines)), "labels": LAST} | renamed
         read = conll_blocks
     try:
         words, labels = int(columns["words"]), int(columns["labels"])
@@ -217,14 +217,14 @@ def _labelled_words(file: TextFile, known: Format, given: dict[str, str]) -> Ite
         yield {"words": [cells[words] for cells in block], "labels": [cells[labels] for cells in block]}
 
 
-def _rows(table: Dataset, path: Path, kind: tuple[str, ...], given: dict[str, str]) -> Iterator[Row]:
+def _rows(table: Dataset, path: Path, kind: tuple[str, ...], renamed: dict[str, str]) -> Iterator[Row]:
     """The rows of one set with the columns of `task_data.py`; labels are text."""
     if kind == QUESTIONS and "answers" in table.column_names:  # lists, as SQuAD has them; the first counts
         parts = {"answer": "text", "answer_start": "answer_start"}
         table = table.map(lambda row: {name: next(iter(row["answers"][part]), None) for name, part in parts.items()})
-    columns = {name: given.get(name, name) for name in kind}
+    columns = {name: renamed.get(name, name) for name in kind}
     for name, column in columns.items():
-        if column not in table.column_names and (name != OPTIONAL or OPTIONAL in given):
+        if column not in table.column_names and (name != OPTIONAL or OPTIONAL in renamed):
             raise DataError(
                 f"{path} has no column {column!r}, found {', '.join(table.column_names)}; say which it is with "
                 f"`--column {name}=...`."
@@ -288,9 +288,9 @@ def _checked(row: Row, features: dict[str, Any], place: str) -> Row:
     return row
 
 
-def _names(table: Dataset, given: dict[str, str], kind: tuple[str, ...]) -> list[str]:
+def _names(table: Dataset, renamed: dict[str, str], kind: tuple[str, ...]) -> list[str]:
     """The names of labels in their order, if the data has one."""
-    feature = table.features.get(given.get(kind[-1], kind[-1]))
+    feature = table.features.get(renamed.get(kind[-1], kind[-1]))
     feature = getattr(feature, "feature", feature)
     return feature.names if isinstance(feature, ClassLabel) else []
 

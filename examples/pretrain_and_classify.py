@@ -49,12 +49,12 @@ READS = ("words", "characters")
 MIXES = ("learned weights", "random weights", "learned function", "not pretrained")
 
 
-def own_sentences(path: Path | None, own: OwnData) -> Iterator[list[str]]:
+def own_sentences(path: Path | None, options: OwnData) -> Iterator[list[str]]:
     """The sentences of a file, split into words; none without a file."""
     split = ElmoTokenizer().tokenize
     if path is None:
         return
-    for sentence in read_sentences(path, own.encoding, None, own.input_format):
+    for sentence in read_sentences(path, options.encoding, None, options.input_format):
         words = split(sentence) if isinstance(sentence, str) else sentence
         if words:
             yield words
@@ -149,8 +149,8 @@ def main(
     recipe.check_known("--mix", mix or (), MIXES)
     sizes = {"projection_size": projection_size, "cell_size": cell_size, "num_hidden_layers": layers}
     texts = {"task": task, "text": text and str(text), "rows": rows}
-    own = OwnData(input_format=input_format, encoding=encoding)
-    data = load(task, rows, (TEXTS,), None if task in TASKS else own)
+    options = OwnData(input_format=input_format, encoding=encoding)
+    data = load(task, rows, (TEXTS,), None if task in TASKS else options)
     check_settings(output, **texts, **sizes, filters=filters, pretraining_epochs=pretraining_epochs, epochs=epochs)
     pairs = [[int(number) for number in pair.split(":")] for pair in filters.split(",")]
     inputs = {
@@ -171,7 +171,7 @@ def main(
         for kind in reads or READS:
             elmo = place / kind
             if not (elmo / "config.json").exists():
-                pretrain_on(data, own_sentences(text, own), sizes | inputs[kind], elmo, pretraining_epochs, seed)
+                pretrain_on(data, own_sentences(text, options), sizes | inputs[kind], elmo, pretraining_epochs, seed)
             perplexities.setdefault(kind, []).append(perplexity_of(elmo))
             for name in mix or MIXES:
                 folder, fields = place / f"{kind} {name}".replace(" ", "_"), mixes.get(name, {})

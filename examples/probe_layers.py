@@ -164,8 +164,8 @@ def main(
     tokenizer, trained = load_tokenizer(name), load_complete(name)
     scores, gains = collections.defaultdict(list), {}
     if what == "pos":
-        own = OwnData(input_format=input_format, encoding=encoding)
-        data = load(task, rows, (WORDS,), own)
+        options = OwnData(input_format=input_format, encoding=encoding)
+        data = load(task, rows, (WORDS,), options)
     else:
         if coarsewsd or wic:
             texts, senses = read_coarsewsd(coarsewsd, rows) if coarsewsd else read_wic(wic, rows)

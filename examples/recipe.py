@@ -45,7 +45,7 @@ Validation = Annotated[Path | None, typer.Option(help="File with your own valida
 Test = Annotated[Path | None, typer.Option(help="File with your own test set.")]
 InputFormat = Annotated[
     Format | None,
-    typer.Option("--input-format", "--format", help="What your files are; default: as names or first lines show."),
+    typer.Option("--input-format", "--format", help="Format of your files; default: by their names or first lines."),
 ]
 Encoding = Annotated[str, typer.Option(help="Encoding of your files.")]
 

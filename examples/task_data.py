@@ -17,7 +17,7 @@ from typing import Any
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, load_dataset
 from own_files import TEXTS, WORDS, DataError, OwnData, Row, read_columns, read_own
 
-from elmo_hf.text.formats import suffix_of
+from elmo_hf.text.opened_files import suffix_of
 
 LOCAL = Path(__file__).parents[2] / "shared" / "data"
 
@@ -34,7 +34,7 @@ def load(
     task: str,
     rows: int | None = None,
     kinds: tuple[tuple[str, ...], ...] = (WORDS, TEXTS),
-    own: OwnData | None = None,
+    options: OwnData | None = None,
 ) -> DatasetDict:
     """The data of a task. A missing validation or test set is a tenth of the training set.
 
@@ -42,12 +42,12 @@ def load(
         task: a key of `TASKS`, or a user's file or folder.
         rows: limit of rows per set, drawn with a fixed seed; None takes all.
         kinds: the kinds of columns that the recipe takes from a user's data, as in `own_files.py`.
-        own: what a user says of their own data.
+        options: what a user says of their own data.
 
     Raises:
         DataError: if there is no such task, or if a user's data has an error.
     """
-    if task in TASKS and own not in (None, OwnData()):
+    if task in TASKS and options not in (None, OwnData()):
         raise DataError(
             "`--column`, `--validation`, `--test`, `--input-format` and `--encoding` are for files of your own, found "
             f"one with {task}."
@@ -56,7 +56,7 @@ def load(
         local, hub = TASKS[task]
         data = local() if LOCAL.exists() else hub()
     elif suffix_of(Path(task)) or Path(task).exists():
-        data = read_own(Path(task), kinds, own or OwnData())
+        data = read_own(Path(task), kinds, options or OwnData())
     else:
         raise DataError(f"{task!r} is no task ({', '.join(TASKS)}), and there is no such file or folder.")
     for missing in (name for name in ("validation", "test") if name not in data):

@@ -56,7 +56,7 @@ COMMA = b"text,label\nA lovely film .,good\nNA,bad\n007,bad\n"
 def test_texts_are_read_from_each_format(name: str, content: Any) -> None:
     Path(name).write_bytes(content) if isinstance(content, bytes) else content(Path(name))
     Path("test.csv").write_bytes(COMMA)
-    data = load(name, own=OwnData(validation=Path("test.csv"), test=Path("test.csv")))
+    data = load(name, options=OwnData(validation=Path("test.csv"), test=Path("test.csv")))
     assert rows_of(data) == FILMS
     assert label_names(data) == ["bad", "good"]
     assert set(data) == {"train", "validation", "test"}
@@ -64,8 +64,8 @@ def test_texts_are_read_from_each_format(name: str, content: Any) -> None:
 
 def test_a_column_may_have_another_name_and_texts_may_be_pairs() -> None:
     Path("pairs.csv").write_text("one,two,same\na,b,1\nc,d,0\ne,f,0\n")
-    own = OwnData(["text=one", "text_pair=two", "label=same"], test=Path("pairs.csv"))
-    data = load("pairs.csv", None, (TEXTS,), own)
+    options = OwnData(["text=one", "text_pair=two", "label=same"], test=Path("pairs.csv"))
+    data = load("pairs.csv", None, (TEXTS,), options)
     assert rows_of(data)[0].keys() == {"text", "text_pair", "label"}
     assert data["test"][0] == {"text": "a", "text_pair": "b", "label": 1}
 

@@ -158,7 +158,7 @@ REFUSED: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("x.txt", "the\t5\nof\t4\n", ("a table of 2 columns", "--input-format conll", "--input-format text")),
     ("x.txt", "<!DOCTYPE html>\n<p>a</p>\n", ("HTML", "--input-format text")),
     ("x.bio", "a x O\nb O\n", ("line 2: expected 3 columns as before, found 2",)),
-    ("x.docx", b"PK\x03\x04" + bytes(20), ("x.docx is a zip file", "unpack")),
+    ("x.docx", b"PK\x03\x04" + bytes(20), ("x.docx is not text but a zip file", "unpack")),
     ("x.bz2", b"BZh91AY&SY\x01", ("bzip2", "bunzip2")),
     ("x.xz", b"\xfd7zXZ\x00\x00", ("xz", "unxz")),
     ("x.zst", b"\x28\xb5\x2f\xfd\x00", ("zstandard",)),

@@ -20,10 +20,11 @@ Column = Annotated[
     str | None,
     Option(
         metavar="NAME",
-        help="Read this column of a table or dataset, or key of JSON objects; of words in columns, a number from 0.",
+        help="Read this column of a table or dataset, this key of JSON objects, or, of words in columns, this number, "
+        "from 0.",
     ),
 ]
-OF_INPUT = "What files are, whatever their names; default: as names or first lines show."
+OF_INPUT = "Format of the input, whatever its name; default: by its name or first lines."
 InputFormat = Annotated[Format | None, Option("--input-format", "--format", help=OF_INPUT)]
 # Of commands whose `--format` is the format of what they write.
 InputFormatAlone = Annotated[Format | None, Option("--input-format", help=OF_INPUT)]

@@ -1,4 +1,4 @@
-"""What `elmo-hf embed --dry-run` prints: how each input is read, and nothing is written."""
+"""Prints how each input is read, for `elmo-hf embed --dry-run`, which writes nothing."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -10,14 +10,12 @@ from ..text.formats import SHOWN
 from ..text.sentences import Protein, Sentence, reading
 from .errors import counted, counted_sentences, say, say_table
 from .protein_notes import note_names
-from .split_notes import is_cut
+from .split_notes import are_unknown, is_cut
 
 if TYPE_CHECKING:
     from ..embedding.input_documents import Documents
     from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
-# The word whose class unknown words have, as in `word_codec.py`, which is not imported here.
-UNKNOWN_WORD = "<UNK>"
 # How many sentences are shown, and how many characters of each.
 NUM_SHOWN, WIDTH = 3, 300
 # How many unknown or cut words are shown.
@@ -59,7 +57,7 @@ def _opened(documents: "Documents", name: str) -> Iterator[tuple[list[tuple[str,
 def _read(
     sentences: Iterable[Sentence], is_split: bool, tokenizer: "ElmoTokenizer"
 ) -> tuple[list[tuple[str, list[str]]], Counter[str]]:
-    """The names, of proteins, and the words of the first sentences, and how often each word occurs in all."""
+    """The first sentences, each with its protein's name or "" and its words; and how often each word occurs in all."""
     first: list[tuple[str, list[str]]] = []
     counts: Counter[str] = Counter()
     for sentence in sentences:
@@ -78,9 +76,8 @@ def _of_words(counts: Counter[str], tokenizer: "ElmoTokenizer") -> Iterator[tupl
     """Rows on the words that the model does not know, and on those of which it reads only the beginning."""
     words = list(counts)
     if tokenizer.num_word_classes is not None and words:
-        unknown = tokenizer.word_classes([UNKNOWN_WORD])[0]
-        classes = zip(words, tokenizer.word_classes(words).tolist(), strict=True)
-        yield "unknown", _shown(counts, [word for word, number in classes if number == unknown])
+        pairs = zip(words, are_unknown(words, tokenizer), strict=True)
+        yield "unknown", _shown(counts, [word for word, is_unknown in pairs if is_unknown])
     if tokenizer.token_encoder == "char_cnn":
         yield "cut", _shown(counts, [word for word in words if is_cut(word, tokenizer)])
 

@@ -4,7 +4,7 @@ import logging
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Option
 
@@ -101,8 +101,12 @@ def embed(
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
     stream = sys.stdin.buffer if sources == ["-"] else None
-    reading = {"split_into_words": split_into_words, "encoding": encoding, "column": column}
-    reading["input_format"] = input_format
+    reading: dict[str, Any] = {
+        "split_into_words": split_into_words,
+        "encoding": encoding,
+        "column": column,
+        "input_format": input_format,
+    }
     part = None if id_part is None else HeaderPart(id_part, split_char or "|")
     names = ProteinNames(part)
     documents = Documents.find(sources, output, split=split or "train", stream=stream, protein_names=names, **reading)

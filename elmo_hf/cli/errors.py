@@ -64,7 +64,7 @@ def hint(args: list[str]) -> str:
 
 
 def hint_of_format(args: list[str]) -> str:
-    """A hint on `--input-format`, if `--format` of a command that writes has the name of an input's format."""
+    """A hint at `--input-format`, if `--format`, which is that of the output, was given the format of an input."""
     names = [name for option, name in pairwise(args) if option == "--format"]
     return " Say what the input is with --input-format." if {*names} & {*FORMATS} else ""
 

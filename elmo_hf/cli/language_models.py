@@ -193,9 +193,9 @@ def pretrain(
     trainer = run(lm, tokenizer, train, scored, args, started_from=start)
     if trainer.is_world_process_zero():
         scores = trainer.scores_of_weights
-        for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")) if scores else ():
-            names = ("forward_perplexity", "backward_perplexity", "perplexity")
-            say(_perplexities(state, *(scores.get(prefix + name) for name in names)))
+        if scores:
+            _say_perplexities(scores, "from zero state", "eval_")
+            _say_perplexities(scores, "state carried", "eval_carried_")
         say(f"Wrote {output}.")
 
 
@@ -317,15 +317,23 @@ def _corpus(
 ) -> tuple["Corpus", str]:
     """The sentences as a corpus, and its words in a sentence; prints a note if the first texts seem wrongly split."""
     from elmo_hf.language_model.corpus import Corpus
+    from elmo_hf.tokenizer.word_codec import UNKNOWN_WORD
 
     read = (each.words for each in sentences)
     corpus = Corpus.from_sentences(note_cut(read, tokenizer) if texts else read, tokenizer)
     if len(corpus) == 0:
         raise ValueError(f"{name} has no sentences.")
-    unknown = corpus.share_of_class(int(tokenizer.word_classes(["<UNK>"])[0]))
+    (unknown_class,) = tokenizer.word_classes([UNKNOWN_WORD])
+    unknown = corpus.share_of_class(int(unknown_class))
     look(name, texts)
     note_unknown(name, texts, splitter, tokenizer)
     return corpus, f"{counted(corpus.num_words, 'word')}, {unknown:.2%} unknown."
+
+
+def _say_perplexities(scores: dict[str, float], state: str, prefix: str) -> None:
+    """Prints the perplexities in an entry of the Trainer's log whose names begin with a prefix."""
+    names = ("forward_perplexity", "backward_perplexity", "perplexity")
+    say(_perplexities(state, *(scores.get(prefix + name) for name in names)))
 
 
 def _perplexities(state: str, *values: float | None) -> str:

@@ -17,10 +17,10 @@ def note_names(names: "ProteinNames") -> None:
             is_error=True,
         )
     if names.num_unnamed:
-        say(f"Note: {counted(names.num_unnamed, 'protein')} had no name, and is 'unnamed'.", is_error=True)
+        say(f"Note: {counted(names.num_unnamed, 'protein')} had no name and was named 'unnamed'.", is_error=True)
     if names.num_changed:
         say(
-            f"Note: {counted(names.num_changed, 'name')} of proteins could not be kept, because files of vectors or "
-            f"folders use such names, for example {names.changed!r}; `_` stands in place of slashes, or at the end.",
+            f"Note: {counted(names.num_changed, 'protein')} had a name that means something else in files of vectors "
+            f"or in folders, such as {names.changed!r}; `_` replaces its slashes, or is added at its end.",
             is_error=True,
         )

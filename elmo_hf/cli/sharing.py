@@ -51,12 +51,12 @@ def check(
     from elmo_hf.folder.listed_files import compare_with_list
 
     if not is_url(folder) and not Path(folder).is_dir():
-        raise ValueError(f"there is no folder {folder}; the files of a folder are compared, single files have no list.")
+        raise ValueError(f"there is no folder {folder}. Only a folder has a list of checksums, a single file has none.")
     shards = AnyFolder(folder)
     if holds_shards(shards):
         comparison = compare_shards(shards)
     elif is_url(folder):
-        raise ValueError(f"{folder} has no shards; a model in a store is compared after it was copied to this disk.")
+        raise ValueError(f"{folder} has no shards, which alone are compared in a store; copy a model to this disk.")
     else:
         comparison = compare_with_list(Path(folder))
     if comparison.faults:

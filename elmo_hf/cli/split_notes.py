@@ -11,6 +11,8 @@ from ..text.first_look import are_single_words, are_wrapped, looks_split, num_en
 from .errors import counted, say
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
 # How a text with one word a row is read as sentences, in commands that cannot join rows.
@@ -24,7 +26,7 @@ MOST_UNKNOWN_OF_LANGUAGE = 1 / 3
 
 
 def note_lines(name: str, texts: Sequence[str], join: str = JOIN_ROWS) -> None:
-    """Prints to standard error that most lines of a text are no sentences: words, parts or several, if they are.
+    """Prints a note to standard error if most lines of a text are words, parts of a sentence, or several sentences.
 
     Args:
         name: the text's name.
@@ -51,7 +53,7 @@ def note_lines(name: str, texts: Sequence[str], join: str = JOIN_ROWS) -> None:
 
 
 def note_texts_of_rows(name: str, texts: Sequence[str]) -> None:
-    """Prints to standard error that most texts out of rows with one word have several sentences, if they have."""
+    """Prints a note to standard error if most texts that were joined from rows have several sentences."""
     if _have_several(texts):
         say(
             f"Note: most texts of {name} have several sentences; each text was read as one. If a column numbers "
@@ -65,7 +67,7 @@ def _have_several(texts: Sequence[str]) -> bool:
 
 
 def note_split_text(name: str, texts: Sequence[str], splitter: str, option: str) -> None:
-    """Prints to standard error that a text looks split already, but was split by rules.
+    """Prints a note to standard error if a text looks split already, but was split by rules.
 
     Args:
         name: the text's name.
@@ -82,7 +84,7 @@ def note_split_text(name: str, texts: Sequence[str], splitter: str, option: str)
 
 
 def note_unknown(name: str, texts: Sequence[str], splitter: str, tokenizer: "ElmoTokenizer") -> None:
-    """Prints to standard error which split of a text has fewer unknown words, if many are unknown in the one used.
+    """Prints a note to standard error if many words of a text are unknown: which split of it has fewer.
 
     If the other split has fewer, the note gives the option for it. A text that looks split already, but was split by
     rules, gets this note too, unless more of its words are unknown at blanks.
@@ -113,16 +115,23 @@ def note_unknown(name: str, texts: Sequence[str], splitter: str, tokenizer: "Elm
     if is_better or is_resplit:
         note += f" --words {other} splits it {SPLITS[other]}."
     if min(unknown.values()) > MOST_UNKNOWN_OF_LANGUAGE:
-        note += " The text may be in another language than the model's vocabulary, or spelled in another way."
+        note += " The text may be in another language than the model's vocabulary, or spelled differently."
     say(note, is_error=True)
+
+
+def are_unknown(words: Sequence[str], tokenizer: "ElmoTokenizer") -> "np.ndarray":
+    """Whether the softmax does not know a word, for each of N words, `(N,)`."""
+    from elmo_hf.tokenizer.word_codec import UNKNOWN_WORD
+
+    (unknown_class,) = tokenizer.word_classes([UNKNOWN_WORD])
+    return tokenizer.word_classes(words) == unknown_class
 
 
 def _share_unknown(words: Sequence[str], tokenizer: "ElmoTokenizer") -> float:
     """The share of words that the softmax does not know; 0 for no words."""
     if not words:
         return 0.0
-    (unknown,) = tokenizer.word_classes(["<UNK>"])
-    return float((tokenizer.word_classes(words) == unknown).mean())
+    return float(are_unknown(words, tokenizer).mean())
 
 
 def look_at(name: str, tokenizer: "ElmoTokenizer") -> Callable[[list[str]], None]:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -72,10 +72,14 @@ def usages(
     view = layer or views[-2]
     names = dict(zip("AB", corpora, strict=False))
     found, vectors = {}, {}
+    all_forms = [word, *filter(None, map(str.strip, forms.split(",")))]
+    reading: dict[str, Any] = {
+        "split_into_words": split_into_words,
+        "encoding": encoding,
+        "column": column,
+        "input_format": input_format,
+    }
     for key, name in names.items():
-        reading = {"split_into_words": split_into_words, "column": column, "encoding": encoding}
-        reading["input_format"] = input_format
-        all_forms = [word, *filter(None, map(str.strip, forms.split(",")))]
         documents = Documents.find([name], str(output), **reading)
         look = look_at(name, tokenizer)
         found[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most, look)
@@ -119,10 +123,10 @@ def _table(
 
     from elmo_hf.embedding.usages import Usage
 
-    every = [usage for of_corpus in usages.values() for usage in of_corpus]
-    columns = {"corpus": [key for key, of_corpus in usages.items() for _ in of_corpus]}
+    rows = [(key, usage) for key in usages for usage in usages[key]]
+    columns = {"corpus": [key for key, _ in rows]}
     for name in Usage._fields:
-        columns[name] = [getattr(usage, name) for usage in every]
+        columns[name] = [getattr(usage, name) for _, usage in rows]
     for other in usages:
         parts = [distances[key][other] for key in usages]
         for name, numbers in zip(views, np.concatenate(parts, axis=1), strict=True):

@@ -45,18 +45,18 @@ def vectors(
     from elmo_hf.folder.loading import load_complete, load_tokenizer
     from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
 
-    found = read_words(words, encoding, input_format)
+    word_list = read_words(words, encoding, input_format)
     place = usable_device(device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
-    list(note_cut([found.words], tokenizer))
+    list(note_cut([word_list.words], tokenizer))
     if output is not None:
         header = text_format != "glove"
-        size = write_word_vectors(loaded, tokenizer, found.words, output, layer, header, show_progress=True)
-        say(f"Wrote {len(found.words)} words, {size} numbers each, to {output}.")
-        if found.num_repeated or found.num_blank:
-            say(f"Left out: {found.num_repeated} repeated and {found.num_blank} blank.")
+        size = write_word_vectors(loaded, tokenizer, word_list.words, output, layer, header, show_progress=True)
+        say(f"Wrote {len(word_list.words)} words, {size} numbers each, to {output}.")
+        if word_list.num_repeated or word_list.num_blank:
+            say(f"Left out: {word_list.num_repeated} repeated and {word_list.num_blank} blank.")
     if queries:
-        table = word_vectors(loaded, tokenizer, found.words, layer, show_progress=True)
+        table = word_vectors(loaded, tokenizer, word_list.words, layer, show_progress=True)
         for query, vector in zip(queries, word_vectors(loaded, tokenizer, queries, layer), strict=True):
-            near = nearest_words(table, found.words, vector, count or 10, but=[query, *SPECIAL_WORDS])
+            near = nearest_words(table, word_list.words, vector, count or 10, but=[query, *SPECIAL_WORDS])
             say(f"{query}: {', '.join(f'{word} {cosine:.2f}' for word, cosine in near)}")

@@ -17,7 +17,7 @@ SUMS = "SHA256SUMS"
 
 @dataclass
 class Comparison:
-    """What a folder's files are, compared with its lists."""
+    """The result of comparing a folder's files with its lists of checksums."""
 
     count: int = 0  # the files that were compared
     faults: list[str] = field(default_factory=list)  # what differs, each a sentence without a full stop
@@ -41,7 +41,7 @@ def write_sums(folder: Path, patterns: Sequence[str] = ("*",)) -> None:
 def sums_agree(folder: Path) -> bool:
     """Whether a folder has exactly the files of its list, at least one, unchanged.
 
-    A disk that cannot give their bytes counts as a change.
+    A file that the disk cannot read counts as changed.
 
     Raises:
         PermissionError: if this user may not read the files, which says nothing about them.
@@ -67,14 +67,18 @@ def parse_sums(content: bytes) -> dict[str, str]:
 
 
 def sum_lines(digests: Mapping[str, str]) -> str:
-    """The list of some files, whose checksums stand by their names."""
+    """The content of a list, from checksums by the names of files."""
     return "".join(f"{digest}  {name}\n" for name, digest in sorted(digests.items()))
 
 
 def files_below(folder: Path, patterns: Sequence[str] = ("*",)) -> dict[str, Path]:
     """The files in a folder and its folders whose names match, by their paths from the folder; without its list."""
-    paths = (path for pattern in patterns for path in folder.rglob(pattern) if path.is_file())
-    return {path.relative_to(folder).as_posix(): path for path in paths if path != folder / SUMS}
+    files = {}
+    for pattern in patterns:
+        for path in folder.rglob(pattern):
+            if path.is_file() and path != folder / SUMS:
+                files[path.relative_to(folder).as_posix()] = path
+    return files
 
 
 def _digests(folder: Path, patterns: Sequence[str] = ("*",)) -> dict[str, str]:

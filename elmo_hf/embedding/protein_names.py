@@ -1,9 +1,9 @@
 """Names of proteins as keys: every protein of an input has one name, and no other protein has it.
 
 The name of a FASTA record is the first word of its header, the line `>NAME ...`, or the first word of a part of the
-header, such as `P12345` in `sp|P12345|X`. Files of vectors hold a protein under its name, so a name must be a safe key
-and may not occur twice. Four rules see to that; they need only the records before, in the order of the input, so every
-process that reads the input gives the same names.
+header, such as `P12345` in `sp|P12345|X`. Files of vectors hold a protein under its name, so a name must be a key that
+every format can hold, and must not occur twice. Four rules ensure this. They need only the records before, in the order
+of the input, so every process that reads the input gives the same names.
 
     the n-th record with a name, n > 1    `NAME (n)`; a name has no blank, so no other record is called that
     no name                               `unnamed`
@@ -38,7 +38,7 @@ class HeaderPart(NamedTuple):
     number: int  # which part, from 0
     separator: str = "|"  # what lies between the parts
 
-    def of(self, header: str) -> str:
+    def first_word(self, header: str) -> str:
         """The first word of the part; "" if there is no such part."""
         parts = header.split(self.separator)
         if self.number >= len(parts):
@@ -53,7 +53,7 @@ class ProteinNames:
         num_repeated: how many proteins had the name of an earlier one.
         repeated: the first of these, by its new name.
         num_unnamed: how many proteins had no name.
-        num_changed: how many names were no safe keys and are written otherwise.
+        num_changed: how many names could not be keys and were changed.
         changed: the first of these, as it was.
     """
 
@@ -147,7 +147,7 @@ class ProteinNames:
     def _own_name(self, header: str, place: str) -> str:
         if self.part is None:
             return _first_word(header)
-        name = self.part.of(header)
+        name = self.part.first_word(header)
         if not name:
             raise ValueError(
                 f"{place}: the header {header[:80]!r} has no part {self.part.number}, counted from 0, between "

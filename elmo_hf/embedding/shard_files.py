@@ -28,8 +28,13 @@ BLOCK = 1 << 22
 
 
 def entry_name(number: int) -> str:
-    """The name of the entry of a shard."""
+    """The name of the entry of a shard, by the shard's number."""
     return f"{ENTRIES}part-{number:05d}.txt"
+
+
+def entry_of(shard: str) -> str:
+    """The name of the entry of a shard, by the shard's name."""
+    return f"{ENTRIES}{PurePosixPath(shard).stem}.txt"
 
 
 def name_in_list(name: str) -> str:
@@ -68,9 +73,9 @@ def compare_shards(folder: Folder) -> Comparison:
     shards = _shards_of(folder.read([INDEX])[0])
     if not shards:
         comparison.faults.append(f"{INDEX} is damaged or names no shard")
-    entries = {shard: f"{ENTRIES}{PurePosixPath(shard).stem}.txt" for shard in shards}
+    entries = [entry_of(shard) for shard in shards]
     if SHARD_SUMS in sizes:
-        _compare_small_files(folder, sizes, [JOB, INDEX, *entries.values()], comparison)
+        _compare_small_files(folder, sizes, [JOB, INDEX, *entries], comparison)
     else:
         comparison.notes.append(
             f"There is no {SHARD_SUMS}, as of earlier versions: {JOB} and the documents in {INDEX} were not compared."
@@ -84,7 +89,7 @@ def compare_shards(folder: Folder) -> Comparison:
             if checksum_of(file) != checksum:
                 comparison.faults.append(f"{shard} is changed")
     _compare_entries(folder, sizes, shards, comparison)
-    names = {JOB, INDEX, SHARD_SUMS, *shards, *entries.values()}
+    names = {JOB, INDEX, SHARD_SUMS, *shards, *entries}
     suffixes = {PurePosixPath(shard).suffix for shard in shards}
     for name in sorted(sizes.keys() - names):
         if _is_read(name, suffixes):
@@ -119,7 +124,7 @@ def _compare_entries(
 ) -> None:
     """Compares the entries of shards with the index and with the sizes of the shards."""
     for shard, checksum in shards.items():
-        entry = f"{ENTRIES}{PurePosixPath(shard).stem}.txt"
+        entry = entry_of(shard)
         if entry not in sizes:
             comparison.faults.append(f"{entry} is missing")
             continue

@@ -258,7 +258,7 @@ class Shards:
 
     def _refuse(self, shard: str) -> NoReturn:
         raise ValueError(
-            f"the input changed: {self._folder.name}/{shard} is of other sentences, or its proteins have other names. "
+            f"the input changed: {self._folder.name}/{shard} holds other sentences, or its proteins have other names. "
             "Restore the input, choose another output, or delete that folder to start again."
         )
 

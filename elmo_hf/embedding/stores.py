@@ -28,7 +28,9 @@ def is_url(name: str) -> bool:
 def is_file(name: str) -> bool:
     """Whether a file of this name exists, or a pipe on this disk."""
     store, path = _store(name)
-    return store.isfile(path) or _is_pipe(store, path)
+    if _is_pipe(store, path):
+        return True
+    return store.isfile(path)
 
 
 class InputFile(NamedTuple):

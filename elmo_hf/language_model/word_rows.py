@@ -196,7 +196,7 @@ def _collect(rows: Iterable[tuple[int, dict[str, str]]], place: str, column: str
             if not cells[name].strip():
                 raise table.fault(
                     len(table.lines) - 1,
-                    f"the column {name!r} is empty. Each row needs a word and its text; fill the cell, or leave out "
+                    f"the cell of column {name!r} is empty. Each row needs a word and its text; fill it, or leave out "
                     "the row.",
                 )
     if not table.lines:
@@ -229,9 +229,9 @@ def _texts(table: Rows) -> Iterator[range]:
         if first != rows[0]:
             raise table.fault(
                 rows[0],
-                f"{table.shown(first)} goes on, which began in line {table.lines[first]}; there are other rows between "
-                "them. If each participant or item has such rows, name the column that tells them apart as well; else "
-                "put the rows of a text together, in the order of its words.",
+                f"{table.shown(first)} began in line {table.lines[first]} and goes on here, after other rows. If each "
+                "participant or item has such rows, name the column that tells them apart as well; otherwise put the "
+                "rows of a text together, in the order of its words.",
             )
         yield range(rows[0], rows[-1] + 1)
 

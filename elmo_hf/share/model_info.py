@@ -33,6 +33,8 @@ PLACEHOLDER, MANY_PLACEHOLDERS = "[More Information Needed]", 30
 MARKDOWN_ESCAPE = re.compile(r"\\([\W_])")
 # The classes whose weights must all be there; for any other class, only the biLM's weights must.
 CLASSES = HEADS | {"ElmoForPreTraining": ElmoForPreTraining, "ElmoForCausalLM": ElmoForCausalLM}
+# The labels of a classifier that are shown.
+MOST_LABELS = 8
 USES_OF_HEADS = {
     "ElmoForSequenceClassification": "classify texts",
     "ElmoForTokenClassification": "label words",
@@ -202,8 +204,10 @@ def _abilities(model: SavedModel, name: str, can_score: bool) -> list[str]:
         abilities.append(f"pretrain --model {name} --vocabulary WORDS, which gives it a softmax to score with")
     use = USES_OF_HEADS.get(model.class_name)
     if use is not None and model.problem(model.model_class) is None:
-        labels = f" ({_listed([*model.config.id2label.values()][:8])})" if "answer" not in use else ""
-        abilities.append(f"{use}{labels}")
+        labels = list(model.config.id2label.values())
+        if "answer" not in use:
+            use += f" ({_listed(labels[:MOST_LABELS])})"
+        abilities.append(use)
     return abilities
 
 

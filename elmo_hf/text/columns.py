@@ -174,11 +174,11 @@ def looks_like_conllu(lines: Sequence[str]) -> bool:
 
 
 def looks_like_conll(lines: Sequence[str]) -> bool:
-    """Whether the first lines of a file are words in columns, by what no text has.
+    """Whether the first lines of a file can only be words in columns.
 
-    That is the line `-DOCSTART-` or `#begin document` at the beginning, or equally many columns of which the first of
-    many counts, or one has labels of entities alone, or one has tags of parts of speech alone, with a mark such as `.`
-    as the word of a line.
+    They are if the first line is `-DOCSTART-` or `#begin document`; or if all lines have the same number of columns,
+    and the first of many columns counts, a column has only labels of entities, or a column has only tags of parts of
+    speech and the word of some line is a mark such as `.`.
     """
     filled = [line for line in lines if line.strip()]
     if not filled:

@@ -1,4 +1,4 @@
-"""Which encoding a file has: by its mark, as its user says, and what to advise where bytes do not fit.
+"""Finds the encoding of a file, by its mark or as its user says, and advises where bytes do not fit.
 
 A mark (U+FEFF in UTF-8, UTF-16 or UTF-32) at the beginning decides the encoding, and is dropped. Without one the
 encoding is the user's, UTF-8 by default. If bytes are illegal in it, charset-normalizer proposes another one, which has
@@ -133,7 +133,7 @@ def fault_of_controls(line: str, codec: str) -> str | None:
     control = CONTROLS.search(line)
     if control is None or is_unicode(codec):
         return None
-    shown = f"holds U+{ord(control[0]):04X}, which {codec} has as a control character and no text has"
+    shown = f"holds U+{ord(control[0]):04X}, a control character in {codec}, which no text contains"
     western = _decoded(line.encode(codec, "replace"), "cp1252")
     if western is None:
         return f"{shown}; give the file's own encoding."

@@ -1,8 +1,9 @@
-"""Which format a file has: as its user says, by the suffix of its name, or by its first lines.
+"""Finds the format of a file: the one that its user names, that of its suffix, or that of its first lines.
 
-The suffix of a name, before any `.gz`, decides, in capitals or not. A file of any other name is text, unless its first
-lines show another format that no text looks like; then it is read so, and a note says so. What may be text as well is
-refused with both options. Files of programs, such as zip or PDF, are refused by their first bytes, under any name.
+The suffix of a name, before any `.gz`, decides, in capitals or not. A file with any other suffix is text, unless its
+first lines can only be another format; then it is read as that format, and a note says so. If they could be either, the
+file is refused, and the message names both options. Files of programs, such as zip or PDF, are refused by their first
+bytes, under any name.
 """
 
 from collections.abc import Collection
@@ -11,7 +12,7 @@ from typing import Literal, get_args
 
 from . import columns, fasta, json_lines, parquet_files, tables
 from .notes import note
-from .opened_files import OpenedFile
+from .opened_files import OpenedFile, suffix_of
 from .text_files import TextFile
 
 Format = Literal["text", "jsonl", "table", "conllu", "conll", "fasta", "parquet"]
@@ -48,7 +49,7 @@ SHOWN: dict[Format, str] = {
 # How many lines are looked at.
 LOOKED_AT = 1000
 
-# The first bytes of files that are no text, what they are, and what to do.
+# The first bytes of files that are not text, what they are, and what to do.
 EXPORT = "export its text as UTF-8, or its table as .csv"
 FOREIGN = (
     (b"PK\x03\x04", "a zip file, as .docx, .xlsx and .epub are too", "unpack it, or export its text as .txt or .csv"),
@@ -72,11 +73,6 @@ FOREIGN = (
 MARKUP = ("<!doctype", "<html", "<?xml")
 
 
-def suffix_of(path: Path) -> str:
-    """The suffix of a file's name that decides its format, such as `.conllu`, before any `.gz`."""
-    return Path(path.name.lower().removesuffix(".gz")).suffix
-
-
 def refuse_foreign(file: OpenedFile) -> None:
     """Refuses files of programs by their first bytes.
 
@@ -85,13 +81,13 @@ def refuse_foreign(file: OpenedFile) -> None:
     """
     for magic, shown, cure in FOREIGN:
         if file.head.startswith(magic):
-            raise ValueError(f"{file.path} is {shown}, and no text: {cure}.")
+            raise ValueError(f"{file.path} is not text but {shown}: {cure}.")
     if b"ustar" == file.head[257:262]:
-        raise ValueError(f"{file.path} is a tar archive, and no text: unpack it.")
+        raise ValueError(f"{file.path} is not text but a tar archive: unpack it.")
 
 
 def is_parquet(file: OpenedFile) -> bool:
-    """Whether a file begins as Parquet does, and not as a text may."""
+    """Whether a file begins as Parquet does and cannot be text."""
     return file.head.startswith(parquet_files.MAGIC) and not file.head[4:5].decode("ascii", "ignore").isprintable()
 
 
@@ -116,18 +112,18 @@ def format_of(file: TextFile, keys: Collection[str]) -> Format:
     if begin.startswith(MARKUP):
         raise file.fault("is HTML or XML: export its text, or read its tags as words (--input-format text).")
     if fasta.looks_like_fasta(lines) == "possible":
-        raise _ambiguous(file, "FASTA", "--input-format fasta")
+        raise _ambiguous(file, "FASTA", "--input-format fasta if it is")
     num_columns = tables.looks_like_columns(lines)
     if num_columns > 1:
-        option = "--input-format table, with the columns' names in the first line,"
+        options = "--input-format table if its first line names them"
         if not any(" " in line for line in lines):
-            option += " or --input-format conll, if a line is a word,"
-        raise _ambiguous(file, f"a table of {num_columns} columns with tabs", option)
+            options += ", --input-format conll if each line is a word"
+        raise _ambiguous(file, f"a table of {num_columns} columns with tabs", options)
     return "text"
 
 
 def seen_in(file: TextFile, keys: Collection[str]) -> Format | None:
-    """The format that no text looks like of the first lines of a file, with a note; None: there is none.
+    """The only format that the first lines of a file can be, with a note; None if they may be text.
 
     Args:
         file: the file.
@@ -135,7 +131,7 @@ def seen_in(file: TextFile, keys: Collection[str]) -> Format | None:
     """
     seen = _format_like(file.first_lines(LOOKED_AT), keys)
     if seen is not None:
-        note(f"{file.path} looks like {SHOWN[seen]}, and is read so; --input-format text reads it as text.")
+        note(f"{file.path} looks like {SHOWN[seen]} and is read as such; --input-format text reads it as text.")
     return seen
 
 
@@ -153,8 +149,8 @@ def _format_like(lines: list[str], keys: Collection[str]) -> Format | None:
     return None
 
 
-def _ambiguous(file: TextFile, shown: str, option: str) -> ValueError:
+def _ambiguous(file: TextFile, shown: str, options: str) -> ValueError:
     return ValueError(
-        f"{file.path} looks like {shown}, which its name does not show. Give {option} to read it so, or "
-        "--input-format text to read each line as a sentence."
+        f"{file.path} looks like {shown}, but its name does not say so. Give {options}, or --input-format text to read "
+        "each line as a sentence."
     )

@@ -10,7 +10,6 @@ from .text_files import MAX_CHARACTERS, TextFile
 from .values import Sentence, Sentences
 
 MAX_COMMAS = 1 << 21
-TOO_LARGE = f"holds more than {MAX_CHARACTERS:,} characters in one document; write one value a line."
 # How many lines are looked at in a file whose name does not say what it holds.
 LOOKED_AT = 100
 
@@ -44,7 +43,7 @@ def shown_keys(file: TextFile, keys: Sequence[str]) -> str:
 
 
 def looks_like_json(lines: Sequence[str]) -> bool:
-    """Whether the first lines of a file are JSON that no text is: objects, lists of strings, or a document's start."""
+    """Whether the first lines of a file can only be JSON: objects, lists of strings, or the start of a document."""
     filled = [line for line in lines[:LOOKED_AT] if line.strip()]
     if len(filled) > 1 and (filled[0].strip(), filled[1].strip()[:1]) in (("[", "{"), ("[", '"'), ("{", '"')):
         return True
@@ -128,7 +127,7 @@ def _document(
         # The first line alone is an error of a file with one value a line, which this file may be.
         raise file.fault(first_error, number) from error
     if isinstance(value, list):
-        note(f"{file.path} is one JSON array, of which each item is read as one value.")
+        note(f"{file.path} is one JSON array; each item is read as one value.")
         yield from ((number, item) for item in _items(file, value, number, is_said=True))
         return
     note(f"{file.path} is one JSON object, which is read as one value.")
@@ -154,5 +153,5 @@ def _items(file: TextFile, array: list[Any], number: int, is_said: bool = False)
                 number,
             )
     if not is_said:
-        note(f"{file.path} is one JSON array, of which each item is read as one value.")
+        note(f"{file.path} is one JSON array; each item is read as one value.")
     yield from array

@@ -1,4 +1,4 @@
-"""What a reader says of a file that it reads in a way that its name does not show: one line, to standard error."""
+"""Notes of the readers: one line to standard error where a file is read in a way that its name does not show."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""A file's bytes, unpacked if they are gzipped, of which the first are known before any is read.
+"""Opens a file, unpacked if it is gzipped, and knows its first bytes before it is read.
 
 A file is opened once and read once, from its beginning to its end. So a pipe, standard input or a file in a store is
 read like a file on a disk, and what a file holds can be told from its first bytes.
@@ -37,6 +37,11 @@ class OpenedFile(NamedTuple):
     is_whole: bool
     content: io.BufferedReader
     original: Any
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix of a file's name that decides its format, such as `.conllu`, before any `.gz`."""
+    return Path(path.name.lower().removesuffix(".gz")).suffix
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Reads sentences from files, one at a time, for every command, recipe and script, and from datasets.
 
-A sentence is a string (raw text) or a list of words. What a file is read as (`formats.py`), and what a sentence is:
+A sentence is a string (raw text) or a list of words. `formats.py` finds the format of a file, which says what a
+sentence is:
 
     text              a line
     JSON lines        a line: a string, a list of words, or an object; the first of its keys `words`, `tokens`, `text`,
@@ -22,9 +23,9 @@ from typing import NamedTuple
 
 from .columns import conll_sentences, conllu_sentences, words_place
 from .fasta import Protein, fasta_sentences
-from .formats import FORMAT_OF, Format, format_of, is_parquet, refuse_foreign, suffix_of
+from .formats import FORMAT_OF, Format, format_of, is_parquet, refuse_foreign
 from .json_lines import json_sentences, shown_keys
-from .opened_files import OpenedFile, opened
+from .opened_files import OpenedFile, opened, suffix_of
 from .parquet_files import parquet_sentences
 from .tables import shown_columns, table_sentences
 from .text_files import TextFile, read_lines
@@ -68,7 +69,7 @@ def reading(
             return
         text = TextFile(file, encoding)
         keys = KEYS if column is None else (column,)
-        chosen = input_format or format_of(text, keys)
+        chosen = format_of(text, keys) if input_format is None else input_format
         sentences = _sentences(text, chosen, column, keys)
         columns = ""
         if chosen == "table":

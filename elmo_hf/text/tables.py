@@ -17,10 +17,11 @@ from itertools import chain, islice
 from pathlib import Path
 
 from .notes import note
-from .opened_files import opened
+from .opened_files import suffix_of
 from .text_files import MAX_CHARACTERS, TOO_LONG, WORD_COST, TextFile
 from .values import KEYS, NUMBER, Sentence, Sentences
 
+# The usual separator of tables that are read, by suffix; `disk/tables.py` has those of tables that are written.
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
 # How many characters of a table with tabs are looked at from its first quoted cell on.
@@ -63,33 +64,17 @@ def shown_columns(file: TextFile, keys: Sequence[str]) -> str:
     return f"{key}, of {', '.join(names)}"
 
 
-def read_table(path: Path, encoding: str = "utf-8", keys: Sequence[str] = ()) -> Iterator[Row]:
-    """Reads the rows of a table with commas or tabs as text.
-
-    Args:
-        path: the file.
-        encoding: its encoding.
-        keys: names of columns, of which there must be one; empty: any columns will do.
-
-    Raises:
-        ValueError: if a row has more or fewer cells than the first line, quotes do not fit, or no column is one of
-            `keys`; the message names file and line.
-    """
-    with opened(path) as file:
-        for _, row in table_rows(TextFile(file, encoding), keys):
-            yield row
-
-
 def table_rows(file: TextFile, keys: Sequence[str], are_distinct: bool = False) -> Iterator[tuple[int, Row]]:
     """The number of the last line and the cells of each row.
 
     Args:
         file: the table.
-        keys: as of `read_table`.
+        keys: names of columns, one of which the table must have; empty: the table may have any columns.
         are_distinct: whether two columns of one name are refused also if they are none of `keys`.
 
     Raises:
-        ValueError: as `read_table`.
+        ValueError: if a row has more or fewer cells than the first line, quotes do not fit, or no column is one of
+            `keys`; the message names file and line.
     """
     limit = csv.field_size_limit(MAX_CHARACTERS)  # of the whole process
     try:
@@ -144,8 +129,7 @@ def _split(line: str, separator: str) -> list[str]:
 
 def _separator(file: TextFile, keys: Sequence[str]) -> str:
     """The character between cells: that of the suffix, or another one between the names of the first line."""
-    suffix = Path(file.name.lower().removesuffix(".gz")).suffix
-    usual = SEPARATORS.get(suffix, "")
+    usual = SEPARATORS.get(suffix_of(Path(file.name)), "")
     header = next((line for line in file.first_lines(LOOKED_AT_ROWS) if line.strip()), "")
     by_separator = {separator: _split(header, separator) for separator in NAMES}
     if keys:
@@ -157,7 +141,7 @@ def _separator(file: TextFile, keys: Sequence[str]) -> str:
     several = [separator for separator in fitting if len(by_separator[separator]) > 1]
     if several:
         if usual:
-            note(f"{file.path} has {NAMES[several[0]]} between its columns, and is read so.")
+            note(f"{file.path} has {NAMES[several[0]]} between its columns, so its rows are split there.")
         return several[0]
     if usual:
         return usual
@@ -252,7 +236,8 @@ def _is_swallowed(record: list[str], cells: list[str], separator: str, num_cells
         return False
     if all(NUMBER.fullmatch(row[0]) for row in rows):
         return True
-    return not any(cell.startswith(" ") for cell in chain.from_iterable(row[1:] for row in rows))
+    behind_separators = [cell for row in rows for cell in row[1:]]
+    return not any(cell.startswith(" ") for cell in behind_separators)
 
 
 def _records_with_tabs(file: TextFile) -> Iterator[tuple[int, list[str]]]:

@@ -80,7 +80,7 @@ class TextFile:
 
         Raises:
             ValueError: if bytes are illegal in the encoding, a gzipped file is damaged, or a line is too long or has
-                characters that no text has.
+                characters that no text contains.
         """
         number = 0
         is_ascii = True
@@ -129,8 +129,8 @@ class TextFile:
         if control is not None and not self._has_noted_controls:
             self._has_noted_controls = True
             note(
-                f"{self.path}, line {number} holds U+{ord(control[0]):04X}, a control character and no letter, from a "
-                "wrong conversion of Windows-1252; it is left as it is."
+                f"{self.path}, line {number} holds U+{ord(control[0]):04X}, a control character that a wrong "
+                "conversion of Windows-1252 leaves behind; it is kept."
             )
 
 

@@ -107,7 +107,7 @@ def check_folder(output: Path, planned: set[str]) -> None:
     if checkpoint_folders(output):
         raise ValueError(
             f"{output} has checkpoints but no {RECORD}, which says how their run was started. Choose another folder; "
-            f"or put {RECORD} back, of which each checkpoint of elmo-hf has a copy."
+            f"or put {RECORD} back: each checkpoint of elmo-hf has a copy of it."
         )
     taken = sorted(planned & {path.name for path in output.glob("*")})
     if taken:

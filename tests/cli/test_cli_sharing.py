@@ -78,9 +78,9 @@ def test_a_softmax_that_only_the_config_describes_cannot_score(without: Callable
     # A biLM of a folder with language models keeps their config.
     for folder in (without(ElmoModel, "-"), without(ElmoForPreTraining, "softmax.")):
         assert ElmoConfig.from_pretrained(folder).num_softmax_words == 20_000
-        found = rows("info", folder)
-        assert found["softmax"] == "none"
-        assert found["can"] == (
+        shown = rows("info", folder)
+        assert shown["softmax"] == "none"
+        assert shown["can"] == (
             f"embed; export; pretrain --model {folder} --vocabulary WORDS, which gives it a softmax to score with"
         )
         for command in (("score", folder, text), ("fill", folder, "I [MASK] it .")):
@@ -92,7 +92,7 @@ def test_a_softmax_that_only_the_config_describes_cannot_score(without: Callable
         assert "softmax" not in card
         assert 'AutoModel.from_pretrained("' in card
         assert "ForPreTraining" not in card
-    assert found["incomplete"].startswith(
+    assert shown["incomplete"].startswith(
         "ElmoForPreTraining has no weights for `softmax.bias`, `softmax.weight`; they"
     )
 
@@ -120,10 +120,10 @@ def test_a_head_that_only_the_config_describes_has_no_use_and_no_place_in_the_ca
 ) -> None:
     labels = {"id2label": {0: "O", 1: "B-PER"}}
     whole, folder = without(model_class, "-", **labels), without(model_class, missing, **labels)
-    found, expected = rows("info", folder), rows("info", whole)
-    assert expected["can"] == f"{found['can'].replace(str(folder), str(whole))}; {use}"
+    shown, expected = rows("info", folder), rows("info", whole)
+    assert expected["can"] == f"{shown['can'].replace(str(folder), str(whole))}; {use}"
     assert "incomplete" not in expected
-    assert found["incomplete"].startswith(f"{model_class.__name__} has no weights for `{missing}")
+    assert shown["incomplete"].startswith(f"{model_class.__name__} has no weights for `{missing}")
     output_of("card", folder)
     data = ModelCard.load(folder / "README.md").data
     assert data.pipeline_tag == "feature-extraction"

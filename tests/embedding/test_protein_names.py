@@ -235,9 +235,9 @@ def test_embed_says_which_names_it_made_and_takes_a_part_of_the_header(
     notes = [line for line in result.stderr.splitlines() if line.startswith("Note: ")]
     assert [note[6:] for note in notes] == [
         "1 protein had the name of an earlier one; names were made unique, such as 'sp|P1|A (2)'.",
-        "1 protein had no name, and is 'unnamed'.",
-        "1 name of proteins could not be kept, because files of vectors or folders use such names, for example '../x'; "
-        "`_` stands in place of slashes, or at the end.",
+        "1 protein had no name and was named 'unnamed'.",
+        "1 protein had a name that means something else in files of vectors or in folders, such as '../x'; `_` "
+        "replaces its slashes, or is added at its end.",
     ]
     assert np.load("v.npz").files == ["unnamed", "sp|P1|A", "sp|P1|A (2)", ".._x", "tr|P9|B"]
     Path("p.fasta").write_text(">sp|P1|A x\nMKV\n>tr|P9|B\nWW\n")

@@ -198,7 +198,7 @@ def test_every_file_of_a_download_is_compared(tmp_path: Path) -> None:
 def test_what_has_no_list_is_refused(tmp_path: Path) -> None:
     (tmp_path / "vectors.hdf5").touch()
     assert_fails(run("check", tmp_path), 1, f"has no {SUMS} to compare with")
-    assert_fails(run("check", tmp_path / "vectors.hdf5"), 1, "single files have no list")
+    assert_fails(run("check", tmp_path / "vectors.hdf5"), 1, "a single file has none")
     assert_fails(run("check", tmp_path / "nothing"), 1, "there is no folder")
 
 

@@ -236,15 +236,15 @@ def fault_of(seed: str, folder: Path) -> tuple[str, str]:
         suffix += dice.choice(["", ".gz"])
     path = folder / f"x{suffix}"
     path.write_bytes(bytes_)
-    given: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     if encoding not in ("utf-8", "utf-8-sig", "utf-16", "utf-32") or dice.random() < 0.3:
-        given["encoding"] = encoding
+        options["encoding"] = encoding
     if dice.random() < 0.2:
-        given["input_format"] = "table" if written.input_format == "letters" else written.input_format
-    place = f"{written.input_format} in {path.name}, {encoding}, {end!r}, {given}"
+        options["input_format"] = "table" if written.input_format == "letters" else written.input_format
+    place = f"{written.input_format} in {path.name}, {encoding}, {end!r}, {options}"
     try:
         sentences = [
-            sentence if isinstance(sentence, str) else list(sentence) for sentence in read_sentences(path, **given)
+            sentence if isinstance(sentence, str) else list(sentence) for sentence in read_sentences(path, **options)
         ]
     except ValueError as error:
         return "refused", f"{place}: {error}"
@@ -267,13 +267,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--seed", default="0")
     parser.add_argument("--show", type=int, default=5, help="how many refusals to show")
-    given = parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
     logger.setLevel("ERROR")
     kinds: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
-        for name, kind, place in run(given.count, given.seed, Path(folder)):
+        for name, kind, place in run(parsed.count, parsed.seed, Path(folder)):
             kinds[kind] += 1
-            if kind == "wrong" or (kind == "refused" and kinds[kind] <= given.show):
+            if kind == "wrong" or (kind == "refused" and kinds[kind] <= parsed.show):
                 print(f"{kind} {name}: {place}")  # noqa: T201
     print(dict(kinds))  # noqa: T201
     return int(kinds["wrong"] > 0)

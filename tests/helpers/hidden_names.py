@@ -122,33 +122,33 @@ def numbers_of(folder: str, exports: bool) -> dict[str, Any]:
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
     inputs = dict(tokenizer(TEXTS, padding=True, return_tensors="pt"))
     pairs = dict(tokenizer(TEXTS[:1] * 2, TEXTS[:1] * 2, padding=True, return_tensors="pt"))
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     with torch.no_grad():
         model = load("AutoModel", folder).eval()
-        found["outputs"] = model(**inputs).representations.flatten().tolist()
+        results["outputs"] = model(**inputs).representations.flatten().tolist()
         with torch.autocast("cpu", torch.bfloat16):
-            found["autocast"] = model(**inputs).last_hidden_state.float().flatten().tolist()
+            results["autocast"] = model(**inputs).last_hidden_state.float().flatten().tolist()
         half = load("AutoModel", folder, dtype=torch.bfloat16).eval()
-        found["bfloat16"] = half(**inputs).last_hidden_state.float().flatten().tolist()
-    found["transforms"] = gradient_by_transforms(model, inputs)
+        results["bfloat16"] = half(**inputs).last_hidden_state.float().flatten().tolist()
+    results["transforms"] = gradient_by_transforms(model, inputs)
     for head in HEADS:
-        found[head] = trained(head, folder, inputs, pairs)
+        results[head] = trained(head, folder, inputs, pairs)
     if not exports:
-        return found
+        return results
     try:
         program = torch.export.export(model, (), kwargs={**inputs, "return_dict": False}).module()
-        found["exported"] = program(**inputs, return_dict=False)[0].flatten().tolist()
+        results["exported"] = program(**inputs, return_dict=False)[0].flatten().tolist()
     except ImportError as error:
-        found["exported"] = str(error)
-    return found
+        results["exported"] = str(error)
+    return results
 
 
 def main() -> None:
     """Writes to RESULT what the FOLDER computes with every name, and then without each of the NAMES ("a b": both)."""
     result, folder, exports, *changes = sys.argv[1:]
-    found = {}
+    results = {}
     for change in ("", *changes):
         with hidden(change.split()):
-            found[change] = numbers_of(folder, exports == "True")
+            results[change] = numbers_of(folder, exports == "True")
     with open(result, "w", encoding="utf-8") as file:
-        json.dump(found, file)
+        json.dump(results, file)

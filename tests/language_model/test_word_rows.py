@@ -78,12 +78,12 @@ def test_every_row_has_the_surprisal_of_its_region_in_the_joined_text(
     tokenizer, path = tokenizer_of(model), tmp_path / f"out{suffix}"
     rows = read_word_rows(table_of(ITEMS), "t.tsv", "word", ["item"], "ptb")
     write_word_rows(path, rows, model.score([each.words for each in rows.sentences], tokenizer), tokenizer, unit)
-    found = pq.read_table(path).to_pylist() if suffix == ".parquet" else read_csv(path)
-    assert [(row["time"], row["word"], row["item"]) for row in found] == [
+    written = pq.read_table(path).to_pylist() if suffix == ".parquet" else read_csv(path)
+    assert [(row["time"], row["word"], row["item"]) for row in written] == [
         tuple(row.values()) for _, row in table_of(ITEMS)
     ]
     added = ["num_words", "is_unknown", f"forward_{unit}", f"backward_{unit}"]
-    assert list(found[0]) == ["time", "word", "item", *added]
+    assert list(written[0]) == ["time", "word", "item", *added]
     # By hand: the words of each row, and their surprisals in the text scored by itself.
     row = 0
     for text, regions in zip(TEXTS, REGIONS, strict=True):
@@ -93,20 +93,20 @@ def test_every_row_has_the_surprisal_of_its_region_in_the_joined_text(
         parts = {"forward": -scores.forward[:-1] / base, "backward": -scores.backward[1:] / base}
         for region in range(regions[-1] + 1):
             places = [place for place, number in enumerate(regions) if number == region]
-            assert int(found[row]["num_words"]) == len(places)
+            assert int(written[row]["num_words"]) == len(places)
             assert (
-                str(found[row]["is_unknown"]).upper()
+                str(written[row]["is_unknown"]).upper()
                 == str(any(placed.words[place] not in WORDS for place in places)).upper()
             )
             for name, values in parts.items():
                 expected = values[places].sum()
-                cell = found[row][f"{name}_{unit}"]
+                cell = written[row][f"{name}_{unit}"]
                 if np.isnan(expected):
                     assert cell in (None, "")
                 else:
                     np.testing.assert_allclose(float(cell), expected, rtol=1e-6)
             row += 1
-    assert row == len(found)
+    assert row == len(written)
 
 
 def test_sums_over_rows_are_those_of_the_table_by_region() -> None:
@@ -131,10 +131,10 @@ def test_a_row_with_an_unknown_word_or_without_words_is_left_empty(tmp_path: Pat
     )
     scores = model.score([rows.sentences[0].words], tokenizer)
     write_word_rows(tmp_path / "t.csv", rows, scores, tokenizer, skips_unknown=True)
-    found = read_csv(tmp_path / "t.csv")
-    assert [row["num_words"] for row in found] == ["1", "2", "0", "1"]
-    assert [row["is_unknown"] for row in found] == ["FALSE", "TRUE", "FALSE", "FALSE"]
-    assert [row["forward_bits"] == "" for row in found] == [False, True, True, False]
+    written = read_csv(tmp_path / "t.csv")
+    assert [row["num_words"] for row in written] == ["1", "2", "0", "1"]
+    assert [row["is_unknown"] for row in written] == ["FALSE", "TRUE", "FALSE", "FALSE"]
+    assert [row["forward_bits"] == "" for row in written] == [False, True, True, False]
 
 
 def rows_of(text: str) -> list[tuple[int, dict[str, str]]]:
@@ -147,12 +147,12 @@ REFUSED: dict[str, tuple[str, list[str], str]] = {
     "an item that goes on": (
         "item,word 1,the 2,ten 1,ferry",
         ["item"],
-        "t.csv, line 4: item 1 goes on, which began in line 2",
+        "t.csv, line 4: item 1 began in line 2 and goes on here",
     ),
     "participants, one after the other": (
         "who,item,word a,1,the a,1,ferry a,2,ten b,1,the",
         ["item"],
-        "line 5: item 1 goes on",
+        "line 5: item 1 began in line 2 and goes on here",
     ),
     "participants of one item": (
         "who,item,word a,1,the a,1,ferry a,1,left b,1,the b,1,ferry b,1,left",
@@ -164,8 +164,8 @@ REFUSED: dict[str, tuple[str, list[str], str]] = {
         ["item"],
         "line 2: item 1 has the same 3 words 2 times",
     ),
-    "a missing word": ("item,word 1,the 1, 1,left", ["item"], "line 3: the column 'word' is empty"),
-    "a missing item": ("item,word 1,the ,ferry", ["item"], "line 3: the column 'item' is empty"),
+    "a missing word": ("item,word 1,the 1, 1,left", ["item"], "line 3: the cell of column 'word' is empty"),
+    "a missing item": ("item,word 1,the ,ferry", ["item"], "line 3: the cell of column 'item' is empty"),
     "no such key": ("item,word 1,the", ["story"], "no column 'story'; its columns are item, word"),
     "a key twice": ("item,word 1,the", ["item", "item"], "must be different"),
     "the words as a key": ("item,word 1,the", ["word"], "must be different"),

@@ -64,10 +64,10 @@ def computed(folder: Path, exports: bool, *changes: str) -> dict[str, dict[str, 
 
 
 def assert_same(folder: Path, exports: bool, *changes: str) -> None:
-    found = computed(folder, exports, *changes)
-    expected = found.pop("")
-    assert [*found] == [*changes]
-    for change, numbers in found.items():
+    results = computed(folder, exports, *changes)
+    expected = results.pop("")
+    assert [*results] == [*changes]
+    for change, numbers in results.items():
         if exports and SCAN in change:
             assert "export with torch 2.13" in numbers.pop("exported")
         for what, values in numbers.items():
@@ -115,37 +115,37 @@ def test_exporting_without_the_scan_operator_says_what_it_needs(monkeypatch: pyt
 
 @pytest.mark.parametrize("transform", [torch.func.grad, torch.func.vmap, torch.func.functionalize])
 def test_a_transform_is_seen_without_asking_torch(transform: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
+    answers = []
 
     def function(tensor: torch.Tensor) -> torch.Tensor:
-        found.append((private_names.has_transforms(), private_names.is_refused_by_transforms()))
+        answers.append((private_names.has_transforms(), private_names.is_refused_by_transforms()))
         return tensor.sum()
 
     function(torch.ones(2))
     transform(function)(torch.ones(2))
-    assert found == [(False, False), (True, True)]
+    assert answers == [(False, False), (True, True)]
 
 
 def private_names_of(tree: ast.AST) -> set[str]:
     """The names of torch with a part that begins with an underscore, or that are in the list above."""
-    found = set()
+    used = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+            used |= {f"{node.module}.{alias.name}" for alias in node.names}
         elif isinstance(node, ast.Attribute):
-            found.add(ast.unparse(node))
-    found = {name for name in found if re.fullmatch(r"torch(\.\w+)*\._[a-zA-Z]\w*(\.\w+)*", name) or name in TORCH}
-    return {name for name in found if not any(other.startswith(f"{name}.") for other in found)}
+            used.add(ast.unparse(node))
+    used = {name for name in used if re.fullmatch(r"torch(\.\w+)*\._[a-zA-Z]\w*(\.\w+)*", name) or name in TORCH}
+    return {name for name in used if not any(other.startswith(f"{name}.") for other in used)}
 
 
 def test_only_one_module_uses_private_names_of_torch_and_lists_them() -> None:
-    found = {}
+    names_of = {}
     for module in itertools.chain(*TABLE.values()):
         source = PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
-        found[module] = private_names_of(ast.parse(source))
-    used = {name.removesuffix(".binary") for name in found.pop("scan.private_names")}
+        names_of[module] = private_names_of(ast.parse(source))
+    used = {name.removesuffix(".binary") for name in names_of.pop("scan.private_names")}
     assert used == set(TORCH)
-    assert {module: names for module, names in found.items() if names} == {}
+    assert {module: names for module, names in names_of.items() if names} == {}
     assert [name for name in TORCH if name not in (private_names.__doc__ or "")] == []
 
 

@@ -16,7 +16,8 @@ from tiny_inputs import TINY
 from transformers.dynamic_module_utils import get_imports
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer, WordVectors
-from elmo_hf.hub_code import PACKAGE, TABLE, generated_files
+from elmo_hf.hub_code import PACKAGE, SENTENCE_FILES, TABLE, generated_files
+from elmo_hf.model import modeling_elmo
 from elmo_hf.model.configuration_elmo import ELMO_HF
 
 FILES = {f"{file}.py" for file in TABLE}
@@ -209,3 +210,8 @@ def test_a_part_alone_brings_the_code_along_and_other_files_stay(
     assert {path.name for path in tmp_path.glob("*.py")} == FILES | {"mine.py"}
     assert (tmp_path / "mine.py").read_text() == "# of the user, or of an older version\n"
     assert (tmp_path / "scan_elmo.py").read_text(encoding="utf-8") == generated_files()["scan_elmo.py"]
+
+
+def test_a_model_of_a_folder_copies_all_files_that_the_package_writes() -> None:
+    assert modeling_elmo.SENTENCE_FILES == tuple(SENTENCE_FILES)
+    assert modeling_elmo.HEADS_FILE in FILES

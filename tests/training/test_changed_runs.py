@@ -72,19 +72,16 @@ def adapt(
     model: ElmoForPreTraining | None = None,
     tokenizer: ElmoTokenizer | None = None,
     start: Start | None = FIRST,
-    cut: int | None = None,
     scores: dict[int, float] | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     **settings: Any,
 ) -> ElmoPretrainer:
-    """Adapts a model for six steps with a checkpoint after every other one, or until a power cut after `cut`."""
+    """Adapts a model for six steps with a checkpoint after every other one."""
     options = {"max_steps": 6, "save_strategy": "steps", "save_steps": 2, "save_total_limit": 2}
     if scores is not None:
         options |= {"eval_strategy": "steps", "eval_steps": 2, "load_best_model_at_end": True}
         options |= {"metric_for_best_model": "eval_perplexity", "greater_is_better": False}
         callbacks = [*callbacks, Scores(scores)]
-    if cut is not None:
-        callbacks = [*callbacks, At(cut, "on_step_begin", power_cut)]
     return pretrain(
         model or model_with(),
         tokenizer or tokenizer_with(tuple(VOCABULARY)),
@@ -97,8 +94,9 @@ def adapt(
 
 
 def cut_run(folder: Path, cut: int = 5, **options: Any) -> Path:
+    """Starts a run like `adapt`, with a power cut after step `cut`."""
     with pytest.raises(Interrupt):
-        adapt(folder, cut=cut, **options)
+        adapt(folder, callbacks=[At(cut, "on_step_begin", power_cut)], **options)
     assert not (folder / "config.json").exists()
     return folder
 
