@@ -37,7 +37,7 @@ def show(documents: "Documents", tokenizer: "ElmoTokenizer") -> None:
         say_table(rows)
         for number, (protein, shown) in enumerate(first):
             label = f"{number}, {protein}" if protein else str(number)
-            say(f"  {label}: {' | '.join(shown)[:WIDTH]}")
+            say(f"  {label}: {' | '.join(shown)[:WIDTH]}".rstrip())
     note_names(protein_names)
 
 
