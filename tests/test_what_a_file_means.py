@@ -5,6 +5,7 @@ import gzip
 import io
 import logging
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from elmo_hf.text.sentences import read_sentences
 from elmo_hf.training.corpora import read_sources
 
 SENTENCES: list[Any] = [["The", "old", "sailor", "slept", "."], ["Ada", "left", "."]]
+COUPLES: list[Any] = [["The", "old"], ["sailor", "slept"]]
 CONLL2003 = (
     "-DOCSTART- -X- O O\n\nThe DT B-NP O\nold JJ I-NP O\nsailor NN I-NP O\nslept VBD B-VP O\n. . O O\n\n"
     "Ada NNP B-NP B-PER\nleft VBD B-VP O\n. . O O\n"
@@ -80,6 +82,17 @@ def notes() -> Iterator[list[str]]:
         (".train", CONLL2009, SENTENCES, "looks like words in columns"),
         (".gold", CONLL2012, SENTENCES, "looks like words in columns"),
         (".pos", TAGS, SENTENCES, "looks like words in columns"),
+        (".pos", "The DT\nold JJ\n\nsailor NN\nslept VBD\n", COUPLES, "looks like words in columns"),
+        (".txt", "The B-NP\nold I-NP\n\nsailor I-NP\nslept B-VP\n", COUPLES, "looks like words in columns"),
+        (
+            ".txt",
+            "The DT I-NP\nold JJ I-NP\n\nsailor NN I-NP\nslept VBD I-VP\n",
+            COUPLES,
+            "looks like words in columns",
+        ),
+        (".txt", '[["The", "old"], ["sailor", "slept"]]\n', COUPLES, "looks like JSON lines"),
+        (".txt", '[\n [\n  "The",\n  "old"\n ],\n ["sailor", "slept"]\n]\n', COUPLES, "looks like JSON lines"),
+        (".txt", '[\n ["The", "old"],\n ["sailor", "slept"]\n]\n', COUPLES, "looks like JSON lines"),
         (".txt .prot", FASTA, PROTEINS, "looks like FASTA"),
         (".txt .dat", "id\ttext\n1\tWe sat.\n2\tThey left.\n", TEXTS, "looks like a table"),
         (".txt", "id;text\n1;We sat.\n2;They left.\n", TEXTS, "looks like a table"),
@@ -119,6 +132,20 @@ RAW = {
     "numbers": "1 2 3\n4 5 6\n",
     "a numbered list": "1 apple\n2 pears\n3 plums\n",
     "blank": "\n\n",
+    "prose that begins like a header": "text, more text\nI said, hello\n",
+    "prose of two equal words": "words,words\nmore,less\n",
+    "braces on lines of their own": '{\n"hello" he said\n}\n',
+    "brackets on lines of their own": '[\n"Hello," he said.\n]\n',
+    "prose on CoNLL": "-DOCSTART- is a token\nof a corpus\n",
+    "prose on documents": "# begin document markers are used\nin some corpora\n",
+    "paragraphs with a tab": "\tThe morning came.\n\tWe left.\n",
+    "tabs at ends of lines": "The morning came.\t\nWe left.\t\n",
+    "a poem of two words a line": "Old sailor,\nCold harbour.\n\nGrey morning,\nLong water.\n\nNo rest,\nNo shore.\n",
+    "two words with marks": "Hello !\nBye .\n? !\nOh ...\n",
+    "a railway in German": "die U-Bahn\ndie S-Bahn\n",
+    "a word with a tag": "The DT\n",
+    "frequencies": "the 123\n, 120\n. 119\nof 100\n",
+    "tags of a sentence": "__label__1 good film\n__label__2 bad film\n",
     "PAR1": "PAR1 is a gene.\n",
     "BZh": "BZh is no word.\n",
 }
@@ -151,11 +178,22 @@ def test_another_column_of_words_is_given_by_its_number(column: str, words: list
     assert list(read_sentences(written(tmp_path / "x.bio", "a x O\nb y B-PER\n"), column=column)) == [words]
 
 
+COLUMNS_OR_TEXT = ("looks like words in columns", "--input-format conll", "--input-format text")
+ENCODING_UNKNOWN = ("Find out its encoding", "--encoding NAME", "--dry-run")
 # What has two meanings, or none, and words of the line that says what to do.
 REFUSED: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("x.txt", ">a\nOK\n", ("looks like FASTA", "--input-format fasta", "--input-format text")),
     ("x.txt", "1\teng\tLet's go.\n2\teng\tI have to.\n", ("a table of 3 columns", "--input-format table", "text")),
-    ("x.txt", "the\t5\nof\t4\n", ("a table of 2 columns", "--input-format conll", "--input-format text")),
+    ("x.txt", "the\t5\nof\t4\n", ("a table of 2 columns", "--input-format table", "--input-format text")),
+    ("x.txt", "the\t5\nof\t4\n\na\t3\n", ("a table of 2 columns", "--input-format conll", "--input-format text")),
+    ("x.txt", "the O\nold O\n", COLUMNS_OR_TEXT),
+    ("x.txt", "the DT\nold JJ\n", COLUMNS_OR_TEXT),
+    ("x.txt", "Ada B-person\nleft B-other\n", COLUMNS_OR_TEXT),
+    ("x.txt", "Der ART\nalte ADJA\nMann NN\n. $.\n", COLUMNS_OR_TEXT),
+    ("x.txt", "the det\nold adj\nman noun\n\na det\nbig adj\nship noun\n\nno det\nway noun\nup adj\n", COLUMNS_OR_TEXT),
+    ("x.txt", "WAIT NOW\n! HELP\nOLD MAN\nRED SEA\n", COLUMNS_OR_TEXT),
+    ("x.txt", ">no\nNOOOOOOOOOOOOOOOOOOOOOOO\n", ("looks like FASTA", "--input-format fasta", "--input-format text")),
+    ("x.txt", "id\ttext\n1\ta\n2\tb\tc\n3\td\n", ("line 3: expected 2 columns, found 3",)),
     ("x.txt", "<!DOCTYPE html>\n<p>a</p>\n", ("HTML", "--input-format text")),
     ("x.bio", "a x O\nb O\n", ("line 2: expected 3 columns as before, found 2",)),
     ("x.docx", b"PK\x03\x04" + bytes(20), ("x.docx is not text but a zip file", "unpack")),
@@ -184,7 +222,8 @@ REFUSED: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     # encodings
     ("x.txt", "Apple doesn’t want it.\nShe said “no” – again.\n".encode("cp1252"), ("line 1", "--encoding cp1252")),
     ("x.txt", "Über den Fluss.\n".encode("latin-1"), ("line 1", "--encoding cp1252")),
-    ("x.txt", "Мы сидели на берегу реки. Он ушёл домой.\n".encode("cp1251"), ("--encoding cp1251",)),
+    ("x.txt", "Мы сидели на берегу реки, и вода была холодной.\n".encode("cp1251"), ("--encoding cp1251",)),
+    ("x.txt", "Żółta łódź płynie po rzece.\n".encode("iso8859-2"), ENCODING_UNKNOWN),
     ("x.txt", "é naïve café\n".encode() * 3 + b"\xff\n", ("line 4", "text before it is UTF-8", "repair")),
     ("x.txt", "We sat.\n".encode("utf-16-le"), ("--encoding utf-16-le",)),
     ("x.txt", "We sat.\n".encode("utf-32-be"), ("--encoding utf-32-be",)),
@@ -305,6 +344,49 @@ def test_control_characters_of_another_encoding_are_no_text(tmp_path: Path, note
     assert list(read_sentences(written(tmp_path / "y.txt", "a\x92b\n" * 2))) == ["a\x92b"] * 2
     assert len(notes) == 1
     assert "U+0092" in notes[0]
+
+
+GERMAN = "Der Fluß fließt durch die Stadt, und die Brücke über ihn ist schön – „alt“, sagt er.\n"
+POLISH = "Żółta łódź płynie po rzece, a dzieci śpią. Wczoraj kupiłem chleb i mleko.\n"
+CZECH = "Příliš žluťoučký kůň úpěl ďábelské ódy. Děti si hrají na hřišti vedle školy.\n"
+HUNGARIAN = "Árvíztűrő tükörfúrógép. Tegnap este későn értem haza a városból.\n"
+TURKISH = "Çocuklar bahçede oynuyor, güneş batıyor. Şu ağaç çok yüksek.\n"
+RUSSIAN = "Мы сидели на берегу реки, и вода была холодной. Он ушёл домой, потому что было поздно.\n"
+GREEK = "Καθίσαμε στην όχθη του ποταμού. Τα παιδιά έπαιζαν στον κήπο όλη την ημέρα.\n"
+JAPANESE = "私たちは川の岸に座っていました。彼は遅くまで働いて、家に帰りました。\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "encodings", "is_known"),
+    [
+        (GERMAN, "cp1252", True),
+        (GERMAN, "mac_roman cp850 cp437", False),
+        ("She said “no” – again. The boys’ café isn’t open.\n", "cp1252", True),
+        ("She said “no” – again. The boys’ café isn’t open.\n", "mac_roman", False),
+        ("The café is closed today.\n", "cp1252 latin-1 iso8859-2", True),
+        ("The café is closed today.\n", "mac_roman cp850 mac_latin2", False),
+        (POLISH, "iso8859-2 cp1250 mac_latin2", False),
+        (CZECH, "iso8859-2 cp1250 mac_latin2", False),
+        (HUNGARIAN, "iso8859-2 cp1250 mac_latin2", False),
+        (TURKISH, "cp1254 iso8859-9", False),
+        (RUSSIAN, "cp1251 iso8859-5", True),
+        (GREEK, "cp1253 iso8859-7", True),
+        (RUSSIAN, "koi8-r", None),  # it depends on the detector's version
+        (JAPANESE, "shift_jis euc_jp", None),
+    ],
+)
+def test_an_encoding_is_proposed_only_if_it_reads_the_text_well(
+    text: str, encodings: str, is_known: bool | None, tmp_path: Path
+) -> None:
+    for encoding in encodings.split():
+        written(tmp_path / "x.txt", (text * 3).encode(encoding, "ignore"))
+        with pytest.raises(ValueError, match=r"x\.txt") as caught:
+            list(read_sentences(tmp_path / "x.txt"))
+        proposed = re.search("`--encoding ([a-z0-9_-]+)`", str(caught.value))
+        assert is_known in (None, proposed is not None), (encoding, str(caught.value))
+        if proposed is not None:
+            read = list(read_sentences(tmp_path / "x.txt", encoding=proposed[1]))
+            assert read == [(text * 3).encode(encoding, "ignore").decode(encoding).split("\n")[0]] * 3
 
 
 def test_carriage_returns_end_lines_where_there_are_no_line_feeds(tmp_path: Path, notes: list[str]) -> None:

@@ -10,6 +10,7 @@ conll    columns with tabs or blanks. If the first counts the words of each sent
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Literal
 
 from .text_files import MAX_CHARACTERS, TOO_LONG, WORD_COST, TextFile
 
@@ -17,13 +18,28 @@ CONLLU_NUMBER = re.compile(r"([0-9]+)|[0-9]+[-.][0-9]+")
 CONLLU_COLUMNS = 10
 # The least columns of a file of which the first counts; a table may have fewer.
 LEAST_COUNTED = 8
-# The least lines of words with tags; the marks of a shorter text may look like them.
+# The least lines of words with tags; the lines of a shorter text may look like them.
 LEAST_TAGGED = 4
+# The least different tags of a known set; a text has no more in one place of all its lines.
+LEAST_TAGS = 3
+# In sentences of at least so many lines, a column with so many times fewer values than lines may have labels.
+LEAST_LABELLED, LEAST_REPEATED = 6, 3
 DOCUMENT = re.compile(r"-DOCSTART-|#\s*(?:begin|end) document")
-# Labels of entities, and of parts of speech with marks.
+# The first line of a file with several documents.
+BEGINNING = re.compile(r"-DOCSTART-(?:\s+(?:-[A-Z]+-|[A-Z_*|-]+))*|#\s*begin document\s*\(.*")
+# Labels of entities; those of chunks and entities in capitals; parts of speech with marks.
 ENTITY = re.compile(r"O|[BIESLUMW]-\S+")
+LABEL = re.compile(r"[BIESLUMW]-[A-Z][A-Z_]+")
 PART_OF_SPEECH = re.compile(r"""[A-Z][A-Z0-9$_|-]*|[-.,:;!?'"`()$#]+""")
 MARK = re.compile(r"[.!?,;:]|\.\.\.")
+# The parts of speech of Universal Dependencies, and of the Penn Treebank, whose marks are tagged as themselves.
+UNIVERSAL = frozenset(
+    "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split(),
+)
+PENN = frozenset(
+    "CC CD DT EX FW IN JJ JJR JJS LS MD NN NNS NNP NNPS PDT POS PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP "
+    "VBZ WDT WP WP$ WRB HYPH NFP ADD AFX GW XX . , : `` '' $ # ( ) -LRB- -RRB-".split(),
+)
 # How many lines of a sentence are looked at to find the column of the words.
 LOOKED_AT = 1000
 
@@ -173,36 +189,88 @@ def looks_like_conllu(lines: Sequence[str]) -> bool:
     return all(len(cells) == CONLLU_COLUMNS and CONLLU_NUMBER.fullmatch(cells[0]) for cells in rows)
 
 
-def looks_like_conll(lines: Sequence[str]) -> bool:
-    """Whether the first lines of a file can only be words in columns.
+def looks_like_conll(lines: Sequence[str]) -> Literal["certain", "possible", "no"]:
+    """Whether the first lines of a file can only be words in columns (certain), or may be (possible).
 
-    They are if the first line is `-DOCSTART-` or `#begin document`; or if all lines have the same number of columns,
-    and the first of many columns counts, a column has only labels of entities, or a column has only tags of parts of
-    speech and the word of some line is a mark such as `.`.
+    Certain are files that begin with the line `-DOCSTART-` or `#begin document`, and lines with the same number of
+    columns, of which the first of many counts, or one has only labels of entities or chunks, or only tags of a known
+    set of parts of speech. Possible are columns of other tags, and of labels that repeat, with blank lines between
+    sentences. One line alone is text.
     """
     filled = [line for line in lines if line.strip()]
-    if not filled:
+    if filled and BEGINNING.fullmatch(filled[0].strip()):
+        return "certain"
+    rows = [cells_of(line) for line in filled if not line.startswith("#")]
+    if len(rows) < 2 or len(rows[0]) < 2 or len({len(cells) for cells in rows}) > 1:
+        return "no"
+    words, *others = zip(*rows, strict=True)
+    if any(" " in word.strip() for word in words):
+        return "no"
+    if len(rows[0]) >= LEAST_COUNTED and word_column(lines) == 1:
+        return "certain"
+    is_plain = len(others) == 1 and "\t" not in filled[-1]  # two words with a blank, as lines of a poem may be
+    if {*others[-1]} == {"O"} and (len(rows) >= LEAST_TAGGED or not is_plain):
+        return "certain"
+    if any(_are_labels(column, is_plain) or _are_known_tags(column) for column in others):
+        return "certain"
+    if any(_may_be_labels(column) or _may_be_tags(words, column) for column in others):
+        return "possible"
+    if has_blocks(lines) and any(_repeats(words, column) for column in others):
+        return "possible"
+    return "no"
+
+
+def has_blocks(lines: Sequence[str]) -> bool:
+    """Whether blank lines are between lines."""
+    return any(not line.strip() for line in "\n".join(lines).strip().split("\n"))
+
+
+def _are_labels(column: Sequence[str], is_plain: bool) -> bool:
+    """Whether no text has such a column: labels of entities, or of chunks.
+
+    Args:
+        column: the cells of a column behind the words.
+        is_plain: whether lines may be two words of a text.
+    """
+    if "O" in column:
+        return {*column} != {"O"} and all(map(ENTITY.fullmatch, column))
+    if is_plain and not any(cell.startswith("B-") for cell in column):
         return False
-    if DOCUMENT.match(filled[0]):
+    return all(map(LABEL.fullmatch, column))
+
+
+def _may_be_labels(column: Sequence[str]) -> bool:
+    has_begins = any(cell.startswith("B-") for cell in column)
+    return (has_begins or "O" in column) and all(map(ENTITY.fullmatch, column))
+
+
+def _are_known_tags(column: Sequence[str]) -> bool:
+    return len(column) >= LEAST_TAGGED and _num_known(column) >= LEAST_TAGS
+
+
+def _num_known(column: Sequence[str]) -> int:
+    """How many different tags, marks left out, a column of known tags has; 0 for another column."""
+    tags = {*column}
+    if not (tags <= UNIVERSAL or tags <= PENN):
+        return 0
+    return sum(tag.isalpha() for tag in tags)
+
+
+def _may_be_tags(words: Sequence[str], column: Sequence[str]) -> bool:
+    """Whether a column may have parts of speech: two known ones, or others with a mark among the words."""
+    if _num_known(column) > 1:
         return True
-    filled = [line for line in filled if not line.startswith("#")]
-    if len(filled) < 2:
+    has_mark = any(map(MARK.fullmatch, words))
+    has_letters = any(cell.isalpha() for cell in column)
+    return len(words) >= LEAST_TAGGED and has_mark and has_letters and all(map(PART_OF_SPEECH.fullmatch, column))
+
+
+def _repeats(words: Sequence[str], column: Sequence[str]) -> bool:
+    """Whether a column repeats its values as labels do, more than the words are repeated."""
+    num_labels = len({*column})
+    if len(words) < LEAST_LABELLED or LEAST_REPEATED * num_labels > len(words):
         return False
-    rows = [cells_of(line) for line in filled]
-    num_columns = len(rows[0])
-    has_blanks = any(" " in cells[0].strip() for cells in rows)
-    if num_columns < 2 or has_blanks or any(len(cells) != num_columns for cells in rows):
-        return False
-    if num_columns >= LEAST_COUNTED and word_column(lines) == 1:
-        return True
-    others = list(zip(*rows, strict=True))[1:]
-    of_entities = [column for column in others if "O" in column and all(map(ENTITY.fullmatch, column))]
-    if others[-1] in of_entities or any({*column} != {"O"} for column in of_entities):
-        return True
-    has_mark = any(MARK.fullmatch(cells[0]) for cells in rows)
-    return (
-        len(rows) >= LEAST_TAGGED and has_mark and any(all(map(PART_OF_SPEECH.fullmatch, column)) for column in others)
-    )
+    return len({*words}) >= 2 * num_labels
 
 
 def _least_columns(columns: Sequence[int]) -> int:

@@ -1,8 +1,9 @@
 """Finds the encoding of a file, by its mark or as its user says, and advises where bytes do not fit.
 
 A mark (U+FEFF in UTF-8, UTF-16 or UTF-32) at the beginning decides the encoding, and is dropped. Without one the
-encoding is the user's, UTF-8 by default. If bytes are illegal in it, charset-normalizer proposes another one, which has
-been tried on the bytes around the first illegal one.
+encoding is the user's, UTF-8 by default. If bytes are illegal in it, another one is proposed where the bytes around the
+first illegal one are evidence for it (`proposed_encoding`). A wrong proposal would be silent harm, so mostly there is
+none: charset-normalizer cannot tell encodings of Latin letters apart by a few of them.
 
 Windows-1252 has quotes, dashes and other marks at the bytes 0x80 to 0x9F, where ISO-8859-1 and its relatives have the
 control characters U+0080 to U+009F (C1). These are never text. So a file that has them in an encoding of one byte a
@@ -27,12 +28,34 @@ CONTROLS = re.compile("[\x80-\x9f]")
 UNICODE = re.compile(r"utf-|gb18030")
 # How many bytes before and behind an illegal byte are looked at.
 BEFORE, BEHIND = 2_000, 8_000
-# What a text in Windows-1252 has besides ASCII: letters of western Europe, and marks.
-WESTERN = re.compile("[\x00-\x7f\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u00ffŒœŠšŽžŸ‘’“”„‚‹›«»–—…•€£§©®°·¿¡ªº\u00a0]*")
-# A capital within a word, as MacRoman's apostrophe is in Windows-1252.
-ODD_CAPITAL = re.compile("[a-z][\u00c0-\u00de][a-z]")
+# What a text in Windows-1252 has besides ASCII: letters of western Europe, and marks. Letters of Iceland, and s and z
+# with a caron, are left out: more often they are letters of Turkish, Polish or Czech, or of MacRoman.
+WESTERN = re.compile(
+    "[\x00-\x7f\u00c0-\u00cf\u00d1-\u00d6\u00d8-\u00dc\u00df-\u00ef\u00f1-\u00f6\u00f8-\u00fc\u00ff"
+    "Œœ‘’“”„‚‹›«»–—…•€£§©®°·¿¡ªº\u00a0]*"
+)
+# What a text of western Europe does not have, and another encoding's text has in Windows-1252.
+LETTER = r"[^\W\d_]"
+ODD = re.compile(
+    f"{LETTER}[“”„‚‹›«»¿¡§£€©®°ªº•\u00a0]{LETTER}"  # a mark between letters, such as MacRoman's ß
+    f"|{LETTER}[„‚¿¡£§©]|{LETTER}\u00a0\\s|€{LETTER}"  # a mark that begins, at an end; or MacRoman's Ä
+    r"|[¿¡](?!\w)|\d\s*[¡ø]|œ(?!\w)|œ\d"  # the degrees, pounds and ends of words of other encodings
+    "|[a-z\u00df-\u00ff][\u00c0-\u00de]"  # a capital behind a small letter, such as MacRoman's apostrophe
+    r"|(?<!\w)[ÑÒÔÕ](?!\w)|[.,!?][ÒÓÔÕ]|[ÒÔ][A-Z][a-z]"  # a letter in a place of MacRoman's quotes and dashes
+)
+# Hungarian has õ and û in Windows-1252, which are other letters, beside letters that no language has beside them.
+HUNGARIAN = (frozenset("õûÕÛ"), frozenset("öüÖÜ"), frozenset("áíóúÁÍÓÚ"))
 # The largest share of letters beyond ASCII in Windows-1252: of any language, and of one such as English or German.
 MANY_LETTERS, FEW_LETTERS = 0.2, 0.05
+# Where charset-normalizer recognises a language: the least coherence (frequent letters), and the most chaos (odd ones).
+LEAST_COHERENCE, MOST_CHAOS = 0.25, 0.1
+# Languages of western Europe, and those of other scripts, which one encoding of one byte a character alone shows well.
+WESTERN_LANGUAGES = frozenset(
+    "English German French Dutch Italian Spanish Portuguese Swedish Norwegian Danish Finnish".split()
+)
+OTHER_SCRIPTS = frozenset(
+    "Russian Ukrainian Bulgarian Serbian Greek Hebrew Arabic Farsi Thai Chinese Japanese Korean".split()
+)
 
 
 def codec_of(path: object, head: bytes, encoding: str) -> str:
@@ -97,7 +120,10 @@ def advice(content: bytes, place: int, is_utf8_before: bool) -> str:
         return f"Give `--encoding {wide}`."
     proposed = proposed_encoding(sample)
     if proposed is None:
-        return "Give the file's encoding (`--encoding NAME`), or export its text as UTF-8."
+        return (
+            "Find out its encoding, give it (`--encoding NAME`), and see with `elmo-hf embed --dry-run` whether it is "
+            "read well; or export the text as UTF-8."
+        )
     return (
         f"It looks like {proposed}: give `--encoding {proposed}`, and see with `elmo-hf embed --dry-run` whether it is "
         "read well."
@@ -105,27 +131,46 @@ def advice(content: bytes, place: int, is_utf8_before: bool) -> str:
 
 
 def proposed_encoding(sample: bytes) -> str | None:
-    """The encoding that charset-normalizer sees in bytes that are not UTF-8, or None.
+    """The encoding that bytes which are not UTF-8 certainly have, as far as their text reads well; None: unknown.
 
-    It cannot be sure about a few letters or quotes, which look well in many encodings of one byte a character. So
-    Windows-1252, by far the most frequent, is taken where it gives the same text as the best, or a text of western
-    Europe with few letters beyond ASCII.
+    A few letters or quotes look well in many encodings of one byte a character. So Windows-1252, by far the most
+    frequent, is proposed for what can be a text of western Europe; another encoding only if charset-normalizer
+    recognises a language of another script in it. Between encodings of other letters in Latin script it cannot tell.
     """
     from charset_normalizer import from_bytes
 
+    matches = from_bytes(sample, enable_fallback=False)
     western = _decoded(sample, "cp1252")
-    best = from_bytes(sample, enable_fallback=False).best()
-    if western is not None:
-        if best is not None and str(best) == western:
+    if western is not None and _is_western(western):
+        most = MANY_LETTERS
+        recognised = [match for match in matches if match.coherence > 0]
+        if recognised and not any(
+            match.language in WESTERN_LANGUAGES and str(match) == western for match in recognised
+        ):
+            most = FEW_LETTERS
+        if _share_of_letters(western) <= most:
             return "cp1252"
-        is_recognised = best is not None and best.coherence > 0
-        most = FEW_LETTERS if is_recognised else MANY_LETTERS
-        num_letters = sum(not character.isascii() and character.isalpha() for character in western)
-        if num_letters <= most * len(western) and WESTERN.fullmatch(western) and not ODD_CAPITAL.search(western):
-            return "cp1252"
-    if best is None or _decoded(sample, best.encoding) is None:
+    best = matches.best()
+    if best is None or best.language not in OTHER_SCRIPTS:
+        return None
+    text = _decoded(sample, best.encoding)
+    if text is None or best.coherence < LEAST_COHERENCE or best.chaos > MOST_CHAOS:
+        return None
+    num_letters = sum(map(str.isalpha, text))
+    if _share_of_letters(text) * len(text) < num_letters / 2:
         return None
     return best.encoding
+
+
+def _is_western(text: str) -> bool:
+    """Whether a text that was read as Windows-1252 may be a text of western Europe."""
+    is_hungarian = all(not letters.isdisjoint(text) for letters in HUNGARIAN)
+    return WESTERN.fullmatch(text) is not None and ODD.search(text) is None and not is_hungarian
+
+
+def _share_of_letters(text: str) -> float:
+    """The share of letters beyond ASCII in a text."""
+    return sum(not character.isascii() and character.isalpha() for character in text) / max(1, len(text))
 
 
 def fault_of_controls(line: str, codec: str) -> str | None:

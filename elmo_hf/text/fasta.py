@@ -12,9 +12,10 @@ from .notes import note
 from .text_files import MAX_CHARACTERS, TOO_LONG, WORD_COST, TextFile
 
 RESIDUES = re.compile("[A-Z*-]*")
-# In a file whose name does not say what it holds: lines of residues in capitals, and how long one certainly is.
+# In a file whose name does not say what it holds: lines of residues in capitals, and how long a line certainly is,
+# and how many different letters it has; a cry such as `NOOO` has fewer.
 CAPITALS = re.compile(r"[A-Z*-]+|[acgtun-]+")
-CERTAIN_LENGTH = 20
+CERTAIN_LENGTH, CERTAIN_LETTERS = 20, 4
 
 
 class Protein(list[str]):
@@ -76,6 +77,6 @@ def looks_like_fasta(lines: Sequence[str]) -> Literal["certain", "possible", "no
     residues = [line for line in filled if not line.startswith(">")]
     if not residues or not all(map(CAPITALS.fullmatch, residues)):
         return "no"
-    if max(map(len, residues)) >= CERTAIN_LENGTH:
+    if any(len(line) >= CERTAIN_LENGTH and len({*line}) >= CERTAIN_LETTERS for line in residues):
         return "certain"
     return "possible"

@@ -116,9 +116,11 @@ def format_of(file: TextFile, keys: Collection[str]) -> Format:
     num_columns = tables.looks_like_columns(lines)
     if num_columns > 1:
         options = "--input-format table if its first line names them"
-        if not any(" " in line for line in lines):
+        if columns.has_blocks(lines) and not any(" " in line for line in lines):
             options += ", --input-format conll if each line is a word"
         raise _ambiguous(file, f"a table of {num_columns} columns with tabs", options)
+    if columns.looks_like_conll(lines) == "possible":
+        raise _ambiguous(file, SHOWN["conll"], "--input-format conll if each line is a word")
     return "text"
 
 
@@ -142,7 +144,7 @@ def _format_like(lines: list[str], keys: Collection[str]) -> Format | None:
         return "jsonl"
     if fasta.looks_like_fasta(lines) == "certain":
         return "fasta"
-    if columns.looks_like_conll(lines):
+    if columns.looks_like_conll(lines) == "certain":
         return "conll"
     if tables.looks_like_table(lines, keys):
         return "table"

@@ -1,6 +1,7 @@
 """JSON, one value a line, or one JSON document: an array, or an object, of one line or of several."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -12,6 +13,14 @@ from .values import Sentence, Sentences
 MAX_COMMAS = 1 << 21
 # How many lines are looked at in a file whose name does not say what it holds.
 LOOKED_AT = 100
+# The second line of a document whose first is a bracket: of an object, a key; of an array, an object, a list or a
+# string alone.
+STRING = r'"(?:[^"\\]|\\.)*"'
+KEY = STRING + r"\s*:.*"
+SECOND_LINES = {
+    "{": re.compile(KEY),
+    "[": re.compile(rf"\{{\s*(?:{KEY})?|\[\s*(?:{STRING}\s*[],].*)?|{STRING}\s*,?"),
+}
 
 
 def json_sentences(file: TextFile, keys: Sequence[str]) -> Iterator[Sentence]:
@@ -45,8 +54,8 @@ def shown_keys(file: TextFile, keys: Sequence[str]) -> str:
 def looks_like_json(lines: Sequence[str]) -> bool:
     """Whether the first lines of a file can only be JSON: objects, lists of strings, or the start of a document."""
     filled = [line for line in lines[:LOOKED_AT] if line.strip()]
-    if len(filled) > 1 and (filled[0].strip(), filled[1].strip()[:1]) in (("[", "{"), ("[", '"'), ("{", '"')):
-        return True
+    if len(filled) > 1 and filled[0].strip() in SECOND_LINES:
+        return SECOND_LINES[filled[0].strip()].fullmatch(filled[1].strip()) is not None
     return len(filled) > 0 and all(map(_is_object_or_words, filled))
 
 
@@ -59,7 +68,14 @@ def _is_object_or_words(line: str) -> bool:
         return False
     if isinstance(value, dict):
         return len(value) > 0
-    return isinstance(value, list) and len(value) > 0 and all(isinstance(item, (str, dict)) for item in value)
+    return isinstance(value, list) and len(value) > 0 and all(map(_is_item, value))
+
+
+def _is_item(value: Any) -> bool:
+    """Whether an item of an array is a text, an object, or a list of words."""
+    if isinstance(value, list):
+        return len(value) > 0 and all(isinstance(word, str) for word in value)
+    return isinstance(value, (str, dict))
 
 
 def json_values(file: TextFile) -> Iterator[tuple[int, Any]]:

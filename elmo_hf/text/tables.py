@@ -96,26 +96,32 @@ def table_rows(file: TextFile, keys: Sequence[str], are_distinct: bool = False) 
 
 
 def looks_like_table(lines: Sequence[str], keys: Collection[str]) -> bool:
-    """Whether the first lines of a file are a table with a header: names with a key among them, and equal rows."""
+    """Whether the first lines of a file are a table with a header: names with a key among them, and equal rows.
+
+    Prose may begin with `text, more text`; names are all different, and none begins with a blank. Tabs between such
+    names are those of a table, even if some rows are damaged.
+    """
     filled = [line for line in lines if line.strip()]
     if len(filled) < 2:
         return False
     for separator in NAMES:
         names = _split(filled[0], separator)
-        if len(names) > 1 and {*keys} & {*names}:
-            if {line.count(separator) for line in filled} == {len(names) - 1}:
+        are_names = len({*names}) == len(names) > 1 and all(name == name.lstrip() for name in names)
+        if are_names and {*keys} & {*names}:
+            num_equal = sum(line.count(separator) == len(names) - 1 for line in filled)
+            if num_equal == len(filled) or (separator == "\t" and 2 * num_equal > len(filled)):
                 return True
             return _are_records([f"{line}\n" for line in lines], separator)
     return False
 
 
 def looks_like_columns(lines: Sequence[str]) -> int:
-    """How many columns lines have that all have as many tabs; 0 if they do not."""
-    counts = {line.count("\t") for line in lines if line.strip()}
-    num_lines = sum(bool(line.strip()) for line in lines)
-    if num_lines < 2 or len(counts) > 1 or 0 in counts:
+    """How many columns lines have that all have as many tabs; 0 if they do not, or if only one has cells."""
+    rows = [line.split("\t") for line in lines if line.strip()]
+    if len(rows) < 2 or len({len(cells) for cells in rows}) > 1:
         return 0
-    return 1 + counts.pop()
+    num_filled = sum(any(cell.strip() for cell in column) for column in zip(*rows, strict=True))
+    return len(rows[0]) if num_filled > 1 else 0
 
 
 def _split(line: str, separator: str) -> list[str]:

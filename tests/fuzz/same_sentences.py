@@ -80,6 +80,8 @@ ENCODINGS = ("utf-8", "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", 
 ENDS = ("\n", "\n", "\n", "\r\n", "\r")
 LABELS = ("O", "B-PER", "I-PER")
 TAGS = ("NN", "VB", "DT", "JJ")
+# Words that a file of tags begins with; fewer tags may be words of a text.
+TAGGED = (("and", "CC"), (".", "."), ("so", "RB"), ("it", "PRP"))
 OTHER_SUFFIXES = (".txt", ".text", ".train", ".dat", ".corpus", "")
 
 
@@ -172,6 +174,25 @@ def as_columns(dice: random.Random) -> Written:
     return Written("conll", start + "\n".join(blocks), sentences)
 
 
+def as_tags(dice: random.Random) -> Written:
+    """Words with parts of speech, which have no label `O`."""
+    sentences = [words_of(dice) for _ in range(dice.randrange(0, 4))]
+    separator = dice.choice([" ", "\t"])
+    blocks = [[separator.join(pair) for pair in TAGGED]]
+    blocks += [[f"{word}{separator}{dice.choice(TAGS)}" for word in words] for words in sentences]
+    lines = "\n\n".join("\n".join(block) for block in blocks)
+    return Written("conll", f"{lines}\n", [[word for word, _ in TAGGED], *sentences])
+
+
+def as_couples(dice: random.Random) -> Written:
+    """A text with two words in each line, such as a poem, with blank lines between verses."""
+    words = [word for word in WORDS if word not in LABELS]
+    texts = [" ".join(dice.sample(words, 2)) for _ in range(dice.randrange(2, 9))]
+    if dice.random() < 0.5:
+        texts.insert(dice.randrange(1, len(texts)), "")
+    return Written("text", "".join(f"{text}\n" for text in texts), texts)
+
+
 def as_fasta(dice: random.Random) -> Written:
     proteins = [[dice.choice(LETTERS) for _ in range(dice.randrange(1, 90))] for _ in range(dice.randrange(1, 5))]
     records = []
@@ -190,7 +211,19 @@ def as_parquet(dice: random.Random) -> Written:
 
 
 WRITERS: tuple[Callable[[random.Random], Written], ...] = (
-    *(as_text, as_json, as_table, as_letters, as_lists, as_conllu, as_columns, as_fasta, as_parquet),
+    *(
+        as_text,
+        as_json,
+        as_table,
+        as_letters,
+        as_lists,
+        as_conllu,
+        as_columns,
+        as_tags,
+        as_couples,
+        as_fasta,
+        as_parquet,
+    ),
 )
 # The suffixes under which a writer's format is not recognised for sure, so that another reading is no fault.
 SUFFIXES: dict[str, tuple[str, ...]] = {
