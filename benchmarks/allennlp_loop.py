@@ -1,6 +1,6 @@
 """ELMo as AllenNLP runs it, to time ours against: a Python loop over words, for each direction and layer.
 
-Written from scratch from the equations in `elmo_hf/model/lstmp.py`, with AllenNLP 2.10.1's operations:
+Written from scratch from the equations in `elmo_hf/model/layers_elmo.py`, with AllenNLP 2.10.1's operations:
 
 - every word of the batch goes through the character CNN, padding and repeated words too;
 - a highway layer is one product to twice its width;
@@ -23,9 +23,8 @@ from torch import Tensor, nn
 
 from elmo_hf import ElmoForPreTraining, ElmoModel
 from elmo_hf.language_model.sampled_softmax import Candidates, sampled_losses
-from elmo_hf.language_model.softmax import WordSoftmax
-from elmo_hf.model.lstmp import LSTMP
-from elmo_hf.model.token_encoder import CharacterCNN, Highway
+from elmo_hf.model.language_model_elmo import WordSoftmax
+from elmo_hf.model.layers_elmo import LSTMP, CharacterCNN, Highway
 
 
 class LoopHighway(nn.Module):

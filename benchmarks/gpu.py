@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from workload import Batch, batches_of, flops, num_words, random_model, some_sentences
 
 from elmo_hf import ElmoModel
-from elmo_hf.scan.triton_scan import is_available
+from elmo_hf.kernels.triton_scan import is_available
 
 # For "TF32", torch's name is precision "high" of float32 products.
 FORMATS = {

@@ -27,9 +27,9 @@ from timing import machine, print_table
 from torch import Tensor
 from workload import random_model
 
-from elmo_hf.model.bilm import BiLMLayer
-from elmo_hf.scan.path import scan_path
-from elmo_hf.scan.reading_order import BatchLayout
+from elmo_hf.kernels.path import scan_path
+from elmo_hf.model.layers_elmo import BiLMLayer
+from elmo_hf.model.scan_elmo import BatchLayout
 
 SHAPES = [(1, 1), (1, 2000), (3, 7), (8, 300), (64, 40), (256, 25)]  # (B, T)
 NAMES = ["outputs", "last state", "gradients"]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from elmo_hf import ElmoModel
-from elmo_hf.model.lstmp import LSTMP
+from elmo_hf.model.layers_elmo import LSTMP
 
 
 class ProjectedLstms(nn.Module):

@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 
 from elmo_hf.folder.loading import load_complete, model_folder
 from elmo_hf.model.modeling_elmo import ElmoModel
-from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+from elmo_hf.model.tokenization_elmo import ElmoTokenizer
 
 BATCH = 64
 POOLINGS = ("mean", "maximum")

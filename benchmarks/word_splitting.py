@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from elmo_hf.tokenizer.word_splitter import make_word_splitter
+from elmo_hf.model.tokenization_elmo import make_word_splitter
 
 
 def sentences(path: Path) -> Iterator[tuple[str, list[str]]]:

@@ -14,9 +14,8 @@ from transformers.pipelines import check_task
 
 from .folder.loading import HUB_ARGUMENTS, load_complete, load_language_models, load_tokenizer
 from .language_model.cloze import ElmoFillMaskPipeline
+from .model.heads_elmo import ElmoForSequenceClassification, ElmoForTokenClassification
 from .model.modeling_elmo import ElmoModel
-from .tasks.sequence_classification import ElmoForSequenceClassification
-from .tasks.token_classification import ElmoForTokenClassification
 
 # The class of models for each Auto class of transformers, and the class of pipelines for each task.
 MODELS = {

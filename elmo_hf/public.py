@@ -1,4 +1,8 @@
-"""The public names of the package; importing it registers ELMo with the Auto classes of transformers."""
+"""The public names, and the one place where the package plugs into `model/`, the code that saved folders have too.
+
+Importing this module registers ELMo with the Auto classes of transformers, and gives the classes of `model/` what only
+the package has: the kernels of this processor, packed weights, and the card of a model that is pushed.
+"""
 
 from transformers import (
     AutoConfig,
@@ -12,19 +16,25 @@ from transformers import (
 )
 
 from .folder.loading import tiny_model, tiny_tokenizer
-from .language_model.causal_model import ElmoForCausalLM
+from .kernels.packing import pack
+from .kernels.processor_kernels import ProcessorKernels
 from .language_model.cloze import PredictedWord, predict_words
 from .language_model.pretraining import ElmoForPreTraining
-from .language_model.sentence_model import ElmoForPreTrainingOutput
-from .model.bilm import BiLMState
 from .model.configuration_elmo import ElmoConfig
+from .model.heads_elmo import (
+    ElmoForQuestionAnswering,
+    ElmoForSequenceClassification,
+    ElmoForTokenClassification,
+    extract_answers,
+)
+from .model.language_model_elmo import ElmoForCausalLM, ElmoForPreTrainingOutput
+from .model.layers_elmo import BiLMState
 from .model.modeling_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
+from .model.scan_elmo import Kernels
+from .model.tokenization_elmo import ElmoTokenizer
 from .pipelines import pipeline
-from .tasks.question_answering import ElmoForQuestionAnswering, extract_answers
-from .tasks.sequence_classification import ElmoForSequenceClassification
-from .tasks.token_classification import ElmoForTokenClassification
+from .share.model_info import complete_card
 from .tasks.word_vectors import WordVectors
-from .tokenizer.tokenization_elmo import ElmoTokenizer
 
 __all__ = [
     "BiLMState",
@@ -58,3 +68,7 @@ AutoModelForCausalLM.register(ElmoConfig, ElmoForCausalLM)
 # Registered by its name, without a config. So, like config and models, it is used even if `trust_remote_code=True`
 # allows a folder's own code (`explicit_local_code` in transformers).
 AutoTokenizer.register(ElmoTokenizer, ElmoTokenizer)
+
+Kernels.default = ProcessorKernels()
+ElmoPreTrainedModel.keep_packed = staticmethod(pack)
+ElmoPreTrainedModel.complete_card = staticmethod(complete_card)

@@ -42,7 +42,7 @@ from elmo_hf import (
     WordVectors,
 )
 from elmo_hf.folder.loading import model_folder
-from elmo_hf.tasks.task_model import ElmoTaskModel, EncodedTexts
+from elmo_hf.model.heads_elmo import ElmoTaskModel, EncodedTexts
 
 # A kind of features, and the kinds that it is compared with.
 COMPARISONS = (("ELMo", "random ELMo", "words"), ("words and ELMo", "words and random ELMo", "words"))

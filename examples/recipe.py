@@ -22,7 +22,7 @@ from transformers import (
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.embedding.feature_cache import add_bilm_layers
-from elmo_hf.tasks.task_model import ElmoTaskModel
+from elmo_hf.model.heads_elmo import ElmoTaskModel
 from elmo_hf.text.formats import Format
 
 try:

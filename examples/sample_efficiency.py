@@ -33,7 +33,7 @@ from seeds import Results, check_settings, mean_and_deviation, plot_band
 from tqdm import tqdm
 
 from elmo_hf.folder.loading import model_folder
-from elmo_hf.tasks.task_model import ElmoTaskModel
+from elmo_hf.model.heads_elmo import ElmoTaskModel
 
 LEAST_ROWS = 1000
 SIZES = (50, 150, 500, 1500)

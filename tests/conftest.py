@@ -14,7 +14,7 @@ os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Every test can be run on every path: `pytest --scan-path reference`."""
-    from elmo_hf.scan.path import PATHS
+    from elmo_hf.kernels.path import PATHS
 
     parser.addoption("--scan-path", choices=PATHS, help="the scan that biLM layers take where they can")
 
@@ -23,7 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Imports the fixtures, and torch with them, but not where `-n 2` leaves all tests to two other processes."""
     from torch.backends.cpu import get_cpu_capability
 
-    from elmo_hf.scan.products import IS_AMD
+    from elmo_hf.model.scan_elmo import IS_AMD
 
     # Otherwise, without AVX-512, Intel's library adds in an order that depends on where a tensor lies in memory.
     if IS_AMD or get_cpu_capability() != "AVX512":

@@ -83,7 +83,8 @@ STATE_DICT_KEYS = {
 }
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining", "CausalLM")
 AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"}
-AUTO_MAP |= {f"AutoModelFor{head}": f"heads_elmo.ElmoFor{head}" for head in HEADS}
+AUTO_MAP |= {f"AutoModelFor{head}": f"heads_elmo.ElmoFor{head}" for head in HEADS[:3]}
+AUTO_MAP |= {f"AutoModelFor{head}": f"language_model_elmo.ElmoFor{head}" for head in HEADS[3:]}
 
 ADDRESS = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/2x4096_512_2048cnn_2xhighway/elmo_2x4096_512_2048cnn_2xhighway"
 ALLENNLP_SIGNATURES = {

@@ -12,7 +12,7 @@ from tiny_model import ship
 from elmo_hf import ElmoConfig, ElmoForPreTraining, tiny_model, tiny_tokenizer
 from elmo_hf.folder.loading import TINY_FOLDER, model_folder
 from elmo_hf.model.configuration_elmo import AUTO_MAP
-from elmo_hf.tokenizer.word_splitter import make_word_splitter
+from elmo_hf.model.tokenization_elmo import make_word_splitter
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "tiny_model"))  # the scripts import each other
 import cleaning

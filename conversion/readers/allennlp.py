@@ -19,7 +19,7 @@ from pathlib import Path
 
 from elmo_hf.folder.loading import BILM_TF_SCORING
 from elmo_hf.model.configuration_elmo import ElmoConfig
-from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+from elmo_hf.model.tokenization_elmo import ElmoTokenizer
 
 from ..contract import Checkpoint, Given
 from ..hdf5 import is_hdf5, read_hdf5

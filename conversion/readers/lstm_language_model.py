@@ -22,8 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_hf.model.configuration_elmo import PADDING_ID, ElmoConfig
-from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
-from elmo_hf.tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, PADDING, UNKNOWN_WORD
+from elmo_hf.model.tokenization_elmo import BEGIN_SENTENCE, END_SENTENCE, PADDING, UNKNOWN_WORD, ElmoTokenizer
 
 from ..contract import Checkpoint, Given
 from ..options import make_config

@@ -19,9 +19,7 @@ from typing import Any
 import numpy as np
 
 from elmo_hf.model.configuration_elmo import PADDING_ID, ElmoConfig
-from elmo_hf.tokenizer.code_point_codec import BOS, CHARACTER, EOS, WORD
-from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
-from elmo_hf.tokenizer.word_codec import PADDING
+from elmo_hf.model.tokenization_elmo import BOS, CHARACTER, EOS, PADDING, WORD, ElmoTokenizer
 
 from ..contract import Checkpoint, Given
 from ..options import Option, clip_to_config, make_config, read_options

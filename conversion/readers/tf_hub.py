@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+from elmo_hf.model.tokenization_elmo import ElmoTokenizer
 
 from ..contract import Checkpoint, Given
 from ..hdf5 import is_hdf5

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from elmo_hf.model.configuration_elmo import ElmoConfig
-from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+from elmo_hf.model.tokenization_elmo import ElmoTokenizer
 
 from ..contract import Checkpoint, Given
 from ..options import Option, make_config, read_options

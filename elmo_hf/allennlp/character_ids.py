@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from ..model.configuration_elmo import BEGIN_SENTENCE_ID, BEGIN_WORD_ID, END_SENTENCE_ID, END_WORD_ID, FILLER_ID
-from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
+from ..model.tokenization_elmo import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
 
 MAX_WORD_LENGTH = 50
 

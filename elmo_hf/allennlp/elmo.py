@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from ..model.scalar_mix import normalise_batch
+from ..model.layers_elmo import normalise_batch
 from .bilm import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE, _ElmoBiLm, remove_sentence_boundaries
 
 
 class ScalarMix(nn.Module):
     """A mix of K tensors: `gamma` times their sum, weighted by the softmax of `scalar_parameters`.
 
-    This class differs from `model/scalar_mix.py` in names, and takes the weights' values before the softmax.
+    This class differs from `ScalarMix` of `model/layers_elmo.py` in names, and takes the weights' values before the softmax.
 
     Attributes:
         scalar_parameters: K parameters `(1,)`.

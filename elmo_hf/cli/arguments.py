@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
 
     from ..language_model.pretraining import ElmoForPreTraining
-    from ..tokenizer.tokenization_elmo import ElmoTokenizer
+    from ..model.tokenization_elmo import ElmoTokenizer
 
 # How raw text is split into words.
 Splitter = Literal["whitespace", "ptb"]

@@ -21,7 +21,7 @@ from .split_notes import note_cut, note_lines, note_split_text, note_texts_of_ro
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
     from ..language_model.surprisal_table import PlacedSentence
-    from ..tokenizer.tokenization_elmo import ElmoTokenizer
+    from ..model.tokenization_elmo import ElmoTokenizer
 
 Corpora = Annotated[
     list[str],
@@ -50,7 +50,7 @@ def vocab(
     """
     check_new_file(output)
     from elmo_hf.language_model.surprisal_table import place_sentences
-    from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
+    from elmo_hf.model.tokenization_elmo import SPECIAL_WORDS
     from elmo_hf.training.corpora import make_vocabulary, read_sources
 
     texts, read = beginning_of(read_sources(corpora, encoding, column, input_format))
@@ -317,7 +317,7 @@ def _corpus(
 ) -> tuple["Corpus", str]:
     """The sentences as a corpus, and its words in a sentence; prints a note if the first texts seem wrongly split."""
     from elmo_hf.language_model.corpus import Corpus
-    from elmo_hf.tokenizer.word_codec import UNKNOWN_WORD
+    from elmo_hf.model.tokenization_elmo import UNKNOWN_WORD
 
     read = (each.words for each in sentences)
     corpus = Corpus.from_sentences(note_cut(read, tokenizer) if texts else read, tokenizer)

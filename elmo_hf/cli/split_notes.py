@@ -13,7 +13,7 @@ from .errors import counted, say
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..tokenizer.tokenization_elmo import ElmoTokenizer
+    from ..model.tokenization_elmo import ElmoTokenizer
 
 # How a text with one word a row is read as sentences, in commands that cannot join rows.
 JOIN_ROWS = "Join the words of a sentence in one line or row."
@@ -121,7 +121,7 @@ def note_unknown(name: str, texts: Sequence[str], splitter: str, tokenizer: "Elm
 
 def are_unknown(words: Sequence[str], tokenizer: "ElmoTokenizer") -> "np.ndarray":
     """Whether the softmax does not know a word, for each of N words, `(N,)`."""
-    from elmo_hf.tokenizer.word_codec import UNKNOWN_WORD
+    from elmo_hf.model.tokenization_elmo import UNKNOWN_WORD
 
     (unknown_class,) = tokenizer.word_classes([UNKNOWN_WORD])
     return tokenizer.word_classes(words) == unknown_class

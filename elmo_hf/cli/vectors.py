@@ -43,7 +43,7 @@ def vectors(
         check_new_file(output)
     from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vectors, write_word_vectors
     from elmo_hf.folder.loading import load_complete, load_tokenizer
-    from elmo_hf.tokenizer.word_codec import SPECIAL_WORDS
+    from elmo_hf.model.tokenization_elmo import SPECIAL_WORDS
 
     word_list = read_words(words, encoding, input_format)
     place = usable_device(device)

@@ -11,9 +11,9 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ..model.configuration_elmo import require
-from ..model.inputs import any_of_word
+from ..model.layers_elmo import any_of_word
+from ..model.tokenization_elmo import ElmoTokenizer
 from ..stateful import StatefulElmo
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
 
 class Words(NamedTuple):

@@ -21,8 +21,8 @@ import numpy as np
 from datasets.fingerprint import Hasher
 
 from ..disk.checksums import sha256_of_model
-from ..tasks.task_model import ElmoTaskModel
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
+from ..model.heads_elmo import ElmoTaskModel
+from ..model.tokenization_elmo import ElmoTokenizer
 
 # Rows that are sorted by length together, which keeps padding small.
 WINDOW_ROWS = 1024

@@ -36,9 +36,9 @@ from tqdm import tqdm
 from ..disk.checksums import sum_lines
 from ..disk.whole_files import leftover, named_if_full, only_writer, publish, refuse_existing
 from ..model.modeling_elmo import ElmoModel
+from ..model.tokenization_elmo import ElmoTokenizer
 from ..text.first_look import Count, is_blank, raw_texts
 from ..text.sentences import Protein, Sentence, storable
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .input_documents import Documents, Window
 from .processes import Alone
 from .shard_files import INDEX, JOB, SHARD_SUMS, checksum_of, entry_name, name_in_list

@@ -21,9 +21,9 @@ from tqdm import tqdm
 
 from ..disk.whole_files import new_file
 from ..model.modeling_elmo import ElmoModel
+from ..model.tokenization_elmo import ElmoTokenizer
 from ..text.formats import Format
 from ..text.sentences import read_sentences, storable
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
 
 BATCH = 256
 

@@ -15,9 +15,9 @@ import numpy as np
 from tqdm import tqdm
 
 from ..model.modeling_elmo import ElmoModel
+from ..model.tokenization_elmo import ElmoTokenizer
 from ..text.first_look import LOOKED_AT, raw_texts
 from ..text.sentences import storable
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .chosen_words import ChosenWords
 from .input_documents import Documents
 from .window_vectors import VIEWS, Selection, embed_window

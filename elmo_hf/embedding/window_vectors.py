@@ -35,10 +35,9 @@ from tqdm import tqdm
 from ..disk.checksums import sha256_of_model
 from ..language_model.scoring import refuse_nan
 from ..model.modeling_elmo import ElmoModel
+from ..model.tokenization_elmo import ElmoTokenizer, to_words
 from ..text.batches import batches_by_length
 from ..text.sentences import Sentence, storable
-from ..tokenizer.encoded_texts import to_words
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
 from .chosen_words import ChosenWords
 
 Arrays = dict[str, np.ndarray]
@@ -218,7 +217,7 @@ def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], select
 
 
 def _embed_long(model: ElmoModel, words: _Words, places: Tensor, selection: Selection) -> Tensor:
-    """The same for one long text, given the places `(T,)` of its words; see `bilm.py`."""
+    """The same for one long text, given the places `(T,)` of its words; see `BiLM`."""
     kind = POOLED.get(selection.layers, selection.layers)
     is_plain = model.config.layer_mix == "scalar" and model.config.scalar_mix_layer_norm == "none"
     if kind in ("concat", VIEWS) or (kind == "mix" and not is_plain):

@@ -14,7 +14,8 @@ from pathlib import Path
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from ..disk.checksums import SUMS, Comparison, files_below, recorded_sums, sha256_of_file
-from ..hub_code import SENTENCE_FILES, TABLE
+from ..model.configuration_elmo import CODE_FILES
+from ..model.modeling_elmo import SENTENCE_FILES
 from .saved_json import naming, read_json
 
 CONFIG, WEIGHTS = "config.json", "*.safetensors"
@@ -24,7 +25,7 @@ MODEL_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("words.txt", "vector_words.txt", "vocab.txt"),
     *SENTENCE_FILES,
-    *(f"{file}.py" for file in TABLE),
+    *CODE_FILES,
 )
 # The files that make a folder a checkpoint of a Trainer, and a run of pretraining.
 TRAINER_STATE, RUN = "trainer_state.json", "run.json"

@@ -13,7 +13,7 @@ from huggingface_hub import snapshot_download
 from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
+from ..model.tokenization_elmo import ElmoTokenizer
 from .saved_config import read_config
 from .saved_json import naming, read_json
 from .saved_tokenizer import read_tokenizer

@@ -4,7 +4,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
+from ..model.tokenization_elmo import ElmoTokenizer
 from .saved_config import refuse_large, refuse_misspelt
 from .saved_json import check_size, naming, read_json
 

@@ -37,11 +37,10 @@ import torch
 from torch import Tensor, nn
 from transformers import Pipeline
 
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from ..tokenizer.word_codec import SPECIAL_WORDS, UNKNOWN_WORD
+from ..model.language_model_elmo import DIRECTIONS, ElmoForPreTraining
+from ..model.tokenization_elmo import SPECIAL_WORDS, UNKNOWN_WORD, ElmoTokenizer
 from .corpus import word_list
 from .scoring import check_vocabulary, evaluating
-from .sentence_model import DIRECTIONS, ElmoForPreTraining
 
 GAP = re.compile("_{3,}")
 BOTH = "both"

@@ -3,7 +3,7 @@
     loss = sum_n (log sum_k exp(u_nk) - u_n,target)        d loss / d u_nk = p(k | h_n) - 1[k = target]
 
 The forward pass computes the gradient of a block while its logits are in memory, so that N x V numbers are never in
-memory at once. `softmax.py` has the glossary.
+memory at once. `model/language_model_elmo.py` has the glossary.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .softmax import block_size
+from ..model.language_model_elmo import block_size
 
 
 def cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:

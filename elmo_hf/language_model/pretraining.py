@@ -1,6 +1,6 @@
 """The language models of the package, which also train on streams (bilm-tf's `training.py`).
 
-They score sentences with the full softmax, like `sentence_model.py`, and add
+They score sentences with the full softmax, like `model/language_model_elmo.py`, and add
 
     windows of streams, as in bilm-tf's training (`streams.py`)
     full losses with their gradient, in blocks (`full_cross_entropy.py`)
@@ -18,19 +18,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..model.inputs import check_shape
-from . import sentence_model
+from ..model import language_model_elmo
+from ..model.language_model_elmo import DIRECTIONS
+from ..model.layers_elmo import check_shape
 from .cloze import predict_words
 from .full_cross_entropy import cross_entropy
 from .sampled_softmax import Candidates, draw_candidates, sampled_losses
 from .scoring import score
-from .sentence_model import DIRECTIONS
 
 # Arguments that make a batch a window of streams.
 OF_WINDOWS = ("backward_input_ids", *(f"{name}_{what}" for name in DIRECTIONS for what in ("targets", "resets")))
 
 
-class ElmoForPreTraining(sentence_model.ElmoForPreTraining):
+class ElmoForPreTraining(language_model_elmo.ElmoForPreTraining):
     """The biLM with one softmax over words on top of all directions (`LanguageModel` in bilm-tf's `training.py`).
 
     `forward` takes these arguments too:

@@ -1,7 +1,7 @@
 """The sampled softmax of training (Jean et al. 2015; TensorFlow's `sampled_softmax_loss`).
 
 A training step replaces the sum over V words by a sum over the target and S words drawn at random. Each logit u_k (see
-`softmax.py`) is corrected by the logarithm of its word's expected count among the draws:
+`model/language_model_elmo.py`) is corrected by the logarithm of its word's expected count among the draws:
 
     P(k) = log((k + 2) / (k + 1)) / log(V + 1)           log-uniform: classes are sorted by falling frequency
     E(k) = 1 - (1 - P(k))^n                              n draws were made until S of them were distinct

@@ -25,10 +25,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..model.inputs import IGNORED
+from ..model.language_model_elmo import DIRECTIONS, ElmoForPreTraining
+from ..model.layers_elmo import IGNORED
 from ..text.batches import batches_by_length
 from .corpus import BEGIN_INDEX, END_INDEX, Corpus
-from .sentence_model import DIRECTIONS, ElmoForPreTraining
 from .streams import Stream, window_arguments
 
 BATCH_WORDS = 4096  # positions, padding included

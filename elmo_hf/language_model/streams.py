@@ -35,8 +35,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..model.language_model_elmo import DIRECTIONS
 from .corpus import BEGIN_INDEX, END_INDEX, Corpus
-from .sentence_model import DIRECTIONS
 
 
 class Piece(NamedTuple):

@@ -33,11 +33,15 @@ import pyarrow.parquet
 
 from ..disk.tables import write_text_table
 from ..disk.whole_files import new_file
+from ..model.tokenization_elmo import (
+    BEGIN_SENTENCE,
+    END_SENTENCE,
+    UNKNOWN_WORD,
+    ElmoTokenizer,
+    make_word_splitter,
+    to_words,
+)
 from ..text.sentences import Sentence, storable
-from ..tokenizer.encoded_texts import to_words
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from ..tokenizer.word_codec import BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD
-from ..tokenizer.word_splitter import make_word_splitter
 from .scoring import Scores
 
 NATS_PER = {"bits": math.log(2), "nats": 1.0}

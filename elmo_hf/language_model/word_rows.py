@@ -30,6 +30,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from ..model.tokenization_elmo import ElmoTokenizer, make_word_splitter, to_words
 from ..text.first_look import raw_texts
 from ..text.formats import Format, format_of, refuse_foreign
 from ..text.notes import note
@@ -37,9 +38,6 @@ from ..text.opened_files import opened
 from ..text.sentences import storable
 from ..text.tables import table_rows
 from ..text.text_files import TextFile
-from ..tokenizer.encoded_texts import to_words
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from ..tokenizer.word_splitter import make_word_splitter
 from .scoring import Scores
 from .surprisal_table import NATS_PER, PlacedSentence, save_table, surprisal_table
 

@@ -1,3 +1,5 @@
+# elmo-hf 0.1.0: ELMo (Peters et al. 2018) as a transformers model. Apache License 2.0.
+# Source: elmo_hf/model/ of the package elmo-hf; `elmo-hf info FOLDER` compares a folder's code with it.
 """Configuration of an ELMo biLM (Peters et al. 2018): one flat record for every checkpoint, validated in one place.
 
 A model is a token encoder (the character CNN of Kim et al. 2016, or a word embedding), L layers of LSTMP cells (Sak et
@@ -17,7 +19,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Sequence
-from importlib import import_module
+from pathlib import Path
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict, validated_field
@@ -26,8 +28,18 @@ from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 
-# A saved folder holds this module without the package.
-IN_PACKAGE = __name__.startswith("elmo_hf.")
+# The files of code in a saved folder, copies of those beside this one.
+CODE_FILES = (
+    "configuration_elmo.py",
+    "tokenization_elmo.py",
+    "scan_elmo.py",
+    "layers_elmo.py",
+    "modeling_elmo.py",
+    "heads_elmo.py",
+    "language_model_elmo.py",
+)
+# Whether transformers runs this file as the code of a saved folder; it then saves that folder's code itself.
+IS_CODE_OF_FOLDER = __name__.startswith("transformers_modules.")
 # The package that a user of a saved folder lacks, and its address: for errors and cards.
 ELMO_HF = "the package elmo-hf (`pip install .` in a clone of its repository)"
 
@@ -43,9 +55,14 @@ NUM_CHARACTER_IDS = 262
 ORIGINAL_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
 # Every class that can open a saved folder; transformers alone would record only the class that wrote it.
-HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining", "CausalLM")
-AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"} | {
-    f"AutoModelFor{head}": f"heads_elmo.ElmoFor{head}" for head in HEADS
+AUTO_MAP = {
+    "AutoConfig": "configuration_elmo.ElmoConfig",
+    "AutoModel": "modeling_elmo.ElmoModel",
+    "AutoModelForSequenceClassification": "heads_elmo.ElmoForSequenceClassification",
+    "AutoModelForTokenClassification": "heads_elmo.ElmoForTokenClassification",
+    "AutoModelForQuestionAnswering": "heads_elmo.ElmoForQuestionAnswering",
+    "AutoModelForPreTraining": "language_model_elmo.ElmoForPreTraining",
+    "AutoModelForCausalLM": "language_model_elmo.ElmoForCausalLM",
 }
 # Attributes that are not fields; transformers and this package set them.
 FURTHER = {"auto_map", "custom_pipelines", "quantization_config", "task_specific_params", "tie_word_embeddings"}
@@ -130,7 +147,7 @@ class ElmoConfig(PreTrainedConfig):
         use_skip_connections: from the second layer on, add a layer's input to its output.
         forget_bias: added to the forget gate at run time: 1.0 for TensorFlow weights, 0.0 if the bias includes it.
         aligned_layers: layers (0: token vectors) that a matrix of the checkpoint maps into the space of another
-            language's model (see `bilm.py`); None: none. Not for language models.
+            language's model (see `BiLM`); None: none. Not for language models.
         hidden_size: 2P, the width of every output; another value is an error.
         num_output_representations: how many independent scalar mixes the model computes.
         representation_dropout: dropout on each mixed representation, in training only.
@@ -139,10 +156,10 @@ class ElmoConfig(PreTrainedConfig):
         scalar_mix_trainable: whether mixes learn; if False their parameters have `requires_grad=False`.
         scalar_mix_layer_norm: `"none"`; `"batch"`, as in AllenNLP: one mean and variance for the whole batch, so a
             vector depends on the other texts of its batch; `"word"`: each word vector by itself.
-        scalar_mix_l2: the paper's lambda, which pulls the mixes' weights towards equal ones (see `scalar_mix.py`).
-        layer_mix: `"scalar"`, the paper's mix, or `"linear"`, a learned linear layer (see `scalar_mix.py`).
+        scalar_mix_l2: the paper's lambda, which pulls the mixes' weights towards equal ones (see `layers_elmo.py`).
+        layer_mix: `"scalar"`, the paper's mix, or `"linear"`, a learned linear layer (see `layers_elmo.py`).
         freeze_bilm: parts of the biLM that do not learn in task models: all (True), none (False) or some `bilm_parts`.
-        task_encoder: `"none"`, or `"lstm"`: a bidirectional LSTM before a task's classifier (see `task_encoder.py`).
+        task_encoder: `"none"`, or `"lstm"`: a bidirectional LSTM before a task's classifier (see `heads_elmo.py`).
         task_hidden_size: width of each direction of the task's LSTM.
         word_vectors: a task's own word vectors beside ELMo: `num_words` with `<S>`, `</S>` and `<UNK>`, `size`, and
             whether they are `trainable`. None: the biLM's context-free vectors.
@@ -243,7 +260,7 @@ class ElmoConfig(PreTrainedConfig):
 
     def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
         """Saves like every transformers config, with the code that opens the folder elsewhere."""
-        save_code(self, save_directory)
+        save_code(save_directory)
         super().save_pretrained(save_directory, **({} if push_to_hub else kwargs))
         if push_to_hub:  # transformers would push only files written while it saves
             self.push_to_hub(kwargs.pop("repo_id", os.path.basename(save_directory)), **kwargs)
@@ -330,14 +347,29 @@ class ElmoConfig(PreTrainedConfig):
         return [part for part in self.bilm_parts if (frozen if isinstance(frozen, bool) else part in frozen)]
 
 
-def save_code(saved: Any, folder: str | os.PathLike) -> None:
-    """Writes this package's code into `folder`, in which `saved` (a config, model or tokenizer) is being saved.
+def save_code(folder: str | os.PathLike) -> None:
+    """Copies the code beside this file into `folder`, in which a config, model or tokenizer is being saved.
 
-    Checksums of files that were in the folder before would be wrong afterwards, so their list is removed.
+    Checksums of files that were in the folder before would be wrong afterwards, so their list is removed. Of a class
+    from a folder, transformers itself copies that folder's code.
     """
+    folder = Path(folder)
     with contextlib.suppress(FileNotFoundError):
-        os.remove(os.path.join(folder, "SHA256SUMS"))
-    # Of a class from a folder, transformers itself copies that folder's code.
-    if IN_PACKAGE:
-        # Imported by name, because a saved folder holds this function without that module.
-        import_module("elmo_hf.hub_code").write_code(folder, is_model=hasattr(saved, "forward"))
+        (folder / "SHA256SUMS").unlink()
+    if IS_CODE_OF_FOLDER:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in CODE_FILES:
+        write_whole(folder / name, Path(__file__).with_name(name).read_bytes())
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all; one that has this content already stays as it is."""
+    if path.is_file() and path.read_bytes() == content:
+        return
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(content)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

@@ -1,3 +1,5 @@
+# elmo-hf 0.1.0: ELMo (Peters et al. 2018) as a transformers model. Apache License 2.0.
+# Source: elmo_hf/model/ of the package elmo-hf; `elmo-hf info FOLDER` compares a folder's code with it.
 """ELMo as a transformers model: token encoder, biLM, scalar mixes (Peters et al. 2018, §3).
 
     ids -> token encoder -> v_1 .. v_T -> biLM -> h_0 .. h_L -> scalar mixes -> ELMo vectors
@@ -7,16 +9,15 @@ Glossary: B batch, T words, C characters per word, E character embedding, P proj
 Deliberate differences from AllenNLP's `Elmo`: stateless unless a `state` is passed in, so a text has the same vectors
 in every batch and call; the boundaries `<S>` and `</S>` are ordinary positions that the tokenizer adds, and the model
 inserts and removes nothing; padding may be on either side; equal words of a batch go through the character CNN once;
-long texts are read in pieces (`bilm.py`).
+long texts are read in pieces (`BiLM.read_in_pieces`).
 """
 
-import contextlib
 import functools
+import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,20 +27,39 @@ from torch import Tensor, nn
 from transformers import FeatureExtractionPipeline, PreTrainedModel
 from transformers.utils import ModelOutput, logging
 
-from ..scan.private_names import is_hooked
-from .bilm import BiLM, BiLMState
-from .configuration_elmo import AUTO_MAP, IN_PACKAGE, ElmoConfig, require, save_code
-from .inputs import any_of_word, check_shape, checked_mask, checked_words, may_depend_on_data
-from .pooling import masked_max, masked_mean
-from .scalar_mix import LinearMix, ScalarMix
-from .token_encoder import CharacterCNN, WordEmbedding, distinct_rows
+from .configuration_elmo import AUTO_MAP, ELMO_HF, IS_CODE_OF_FOLDER, ElmoConfig, require, save_code, write_whole
+from .layers_elmo import (
+    BiLM,
+    BiLMState,
+    CharacterCNN,
+    LinearMix,
+    ScalarMix,
+    WordEmbedding,
+    any_of_word,
+    check_shape,
+    checked_mask,
+    checked_words,
+    distinct_rows,
+    masked_max,
+    masked_mean,
+    may_depend_on_data,
+)
+from .scan_elmo import is_hooked
 
 logger = logging.get_logger(__name__)
 
-# Files that transformers does not copy with a class of a folder: classes that every config names, and what tells
-# sentence-transformers that `pooler_output` is a text's vector.
-HEADS_FILE = "heads_elmo.py"
-SENTENCE_FILES = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+# Code that every config names and this file does not import, so that transformers does not copy it with a class of a
+# folder.
+HEAD_FILES = ("heads_elmo.py", "language_model_elmo.py")
+# Files for sentence-transformers: a text's vector is `pooler_output`. Without these files, it would average
+# `last_hidden_state`, boundaries included.
+READER = "sentence_transformers.base.modules.transformer.Transformer"
+VECTOR = {"method": "forward", "method_output_name": "pooler_output"}
+SENTENCE_FILES: dict[str, Any] = {
+    "modules.json": [{"idx": 0, "name": "0", "path": "", "type": READER}],
+    "sentence_bert_config.json": {"modality_config": {"text": VECTOR}, "module_output_name": "sentence_embedding"},
+    "config_sentence_transformers.json": {"model_type": "SentenceTransformer", "similarity_fn_name": "cosine"},
+}
 # Arguments of `save_pretrained` for pushing.
 PUSHING = {"push_to_hub", "repo_id", "commit_message", "private", "token", "create_pr", "revision", "tags"}
 
@@ -126,6 +146,11 @@ class ElmoPreTrainedModel(PreTrainedModel):
     # For each task, the pipeline of a saved folder, and the Auto class that loads its model from the same file.
     pipelines: ClassVar[dict[str, tuple[type, str]]] = {}
 
+    # The package sets these; they are None in code that a folder brings. `keep_packed` takes a model; `complete_card`
+    # takes a folder that is being pushed, and its name on the Hub.
+    keep_packed: ClassVar[Callable[[nn.Module], None] | None] = None
+    complete_card: ClassVar[Callable[[Path, str], None] | None] = None
+
     def __init__(self, config: ElmoConfig, *args: Any, **kwargs: Any) -> None:
         """Validates `config` again, because `from_pretrained(..., field=value)` changes it after construction."""
         config.validate()
@@ -160,8 +185,14 @@ class ElmoPreTrainedModel(PreTrainedModel):
             mix.requires_grad_(self.config.scalar_mix_trainable)
 
     def pack(self) -> None:
-        """Keeps a copy of large weights for more speed, as `packing.py` of the package describes."""
-        import_module("elmo_hf.model.packing").pack(self)
+        """Keeps a copy of large weights for more speed, as `kernels/packing.py` of the package describes.
+
+        Raises:
+            ImportError: if this is code that a folder brings.
+        """
+        if self.keep_packed is None:
+            raise ImportError(f"`pack` needs {ELMO_HF}: import `elmo_hf` before the model is loaded.")
+        self.keep_packed(self)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Saves like every transformers model, with this package's code; the config names our pipelines.
@@ -183,18 +214,26 @@ class ElmoPreTrainedModel(PreTrainedModel):
         pushing = {name: kwargs.pop(name) for name in PUSHING & kwargs.keys()}
         is_adapter = getattr(self, "_hf_peft_config_loaded", False)
         if kwargs.get("is_main_process", True) and not is_adapter:
-            files: list[Path] = []
-            if not IN_PACKAGE:
-                files = self._files_beside()
-                self._register()
-            os.makedirs(save_directory, exist_ok=True)
-            save_code(self, save_directory)
-            for path in files:
-                if not os.path.samefile(path.parent, save_directory):
-                    shutil.copy(path, save_directory)
+            self._save_files_beside(Path(save_directory))
         super().save_pretrained(save_directory, **kwargs)
         if pushing.pop("push_to_hub", False):  # transformers would push only files that it writes
             self.push_to_hub(pushing.pop("repo_id", os.path.basename(save_directory)), **pushing)
+
+    def _save_files_beside(self, folder: Path) -> None:
+        """Saves the code, and the files for sentence-transformers; those of a folder stay as they are in it."""
+        if not IS_CODE_OF_FOLDER:
+            save_code(folder)
+            for name, content in SENTENCE_FILES.items():
+                if not (folder / name).exists():  # one that exists may be the user's
+                    write_whole(folder / name, f"{json.dumps(content, indent=2)}\n".encode())
+            return
+        paths = self._files_of_source()
+        self._register()
+        folder.mkdir(parents=True, exist_ok=True)
+        save_code(folder)
+        for path in paths:
+            if not path.parent.samefile(folder):
+                shutil.copy(path, folder)
 
     def _register(self) -> None:
         """Makes transformers copy the code of a class that no Auto class loaded: its model is a part of another."""
@@ -203,33 +242,33 @@ class ElmoPreTrainedModel(PreTrainedModel):
         if getattr(self, "_auto_class", None) is None and name in classes:
             self.register_for_auto_class(classes[name])
 
-    def _files_beside(self) -> list[Path]:
-        """The files to save with a class of a folder that transformers, which follows imports, does not copy.
+    def _files_of_source(self) -> list[Path]:
+        """The files where the model was loaded that transformers, which follows imports, does not copy with its class.
 
         Raises:
-            FileNotFoundError: if the heads' code is out of reach.
+            FileNotFoundError: if code that the config names is out of reach.
         """
         source, revision = self.name_or_path, getattr(self.config, "_commit_hash", None)
-        heads = file_of(source, HEADS_FILE, revision)
-        is_head = type(self).__module__.endswith(".heads_elmo")  # transformers copies the file of a model's class
-        if heads is None and not is_head:
-            raise FileNotFoundError(
-                f"nothing was saved: {HEADS_FILE}, whose classes the config names, must be copied from {source!r}, "
-                "where the model was loaded, but it cannot be read there. Set `model.name_or_path` to a folder that "
-                "has it."
-            )
-        files = [file_of(source, name, revision) for name in SENTENCE_FILES]
-        if None in files and not os.path.isdir(source):  # a folder may be without them
+        paths = {name: file_of(source, name, revision) for name in (*HEAD_FILES, *SENTENCE_FILES)}
+        class_file = type(self).__module__.rpartition(".")[2] + ".py"  # transformers copies this one
+        for name in HEAD_FILES:
+            if paths[name] is None and name != class_file:
+                raise FileNotFoundError(
+                    f"nothing was saved: {name}, whose classes the config names, must be copied from {source!r}, where "
+                    "the model was loaded, but it cannot be read there. Set `model.name_or_path` to a folder that has "
+                    "it."
+                )
+        if any(paths[name] is None for name in SENTENCE_FILES) and not os.path.isdir(source):
             logger.warning(
                 f"The saved folder lacks {', '.join(SENTENCE_FILES)}, which cannot be read from {source!r}. Without "
                 "them, sentence-transformers averages all words, boundaries included, in place of `pooler_output`."
             )
-        return [path for path in (heads, *files) if path is not None]
+        return [path for path in paths.values() if path is not None]
 
     def _upload_modified_files(self, working_dir: str, repo_id: str, *args: Any, **kwargs: Any) -> Any:
-        """Uploads files; with the package installed, its full card replaces a card that transformers wrote."""
-        with contextlib.suppress(ImportError):
-            import_module("elmo_hf.share.model_info").complete_card(Path(working_dir), repo_id)
+        """Uploads files; the package's full card replaces a card that transformers wrote."""
+        if self.complete_card is not None:
+            self.complete_card(Path(working_dir), repo_id)
         return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
 
     def _initialize_weights(self, module: nn.Module, *_: bool) -> None:

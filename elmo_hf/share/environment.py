@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
-from ..scan.private_names import has_onednn_layout
-from ..scan.processor_kernels import ProcessorKernels
-from ..scan.triton_scan import is_available
+from ..kernels.processor_kernels import ProcessorKernels
+from ..kernels.triton_scan import is_available
+from ..model.scan_elmo import has_onednn_layout
 
 CPU_FACTS = Path("/proc/cpuinfo")
 

@@ -35,11 +35,9 @@ from ..disk.installed import require
 from ..disk.whole_files import check_new_file, publish, workplace
 from ..folder.loading import load_complete, open_folder
 from ..folder.saved_config import read_config
-from ..model.bilm import BiLMState
+from ..model.heads_elmo import ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification
+from ..model.layers_elmo import BiLMState
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
-from ..tasks.question_answering import ElmoForQuestionAnswering
-from ..tasks.sequence_classification import ElmoForSequenceClassification
-from ..tasks.token_classification import ElmoForTokenClassification
 
 # The classes that are exported with their head; of models of other classes, the biLM is exported.
 HEADS = {

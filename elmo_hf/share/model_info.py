@@ -17,11 +17,11 @@ from ..folder.loading import load_tokenizer, model_folder, open_folder
 from ..folder.saved_config import read_config
 from ..folder.saved_json import naming
 from ..folder.weight_files import read_headers, weights_problem
-from ..language_model.causal_model import ElmoForCausalLM
 from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
+from ..model.language_model_elmo import ElmoForCausalLM
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
+from ..model.tokenization_elmo import ElmoTokenizer
 from .export import HEADS
 from .model_card import TAGS, architecture, as_list, auto_class_of, render_card, word_limit
 from .saved_card import CARD, is_draft, read_card, training_of_draft, write_card

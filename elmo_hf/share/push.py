@@ -16,13 +16,13 @@ from ..disk.checksums import SUMS, recorded_sums, sha256_of_file, sum_lines
 from ..folder.listed_files import MODEL_FILES, WEIGHTS, is_of_model
 from ..folder.loading import load_complete
 from ..folder.saved_json import naming
-from ..hub_code import generated_files
+from ..model.configuration_elmo import CODE_FILES
 from .model_card import loading_line
 from .model_info import look_at, new_card
 from .saved_card import CARD, is_draft, named_card
 
 # The files that a folder needs besides its weights.
-NEEDED = ("config.json", "tokenizer_config.json", CARD, *generated_files())
+NEEDED = ("config.json", "tokenizer_config.json", CARD, *CODE_FILES)
 # The files that are sent: also weights, further files of the tokenizer, pictures, and the scores of a run.
 SENT = (*NEEDED, *MODEL_FILES, SUMS, "*.jinja", "*.png", "*.jpg", "*.jpeg", "*.svg", "*results.json", "log.json")
 ADVICE = (

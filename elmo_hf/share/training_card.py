@@ -14,7 +14,7 @@ from transformers import Trainer, TrainingArguments
 from transformers.modelcard import TrainingSummary
 
 from ..folder.loading import HUB_NAME, TINY
-from ..tasks.task_model import ElmoTaskModel
+from ..model.heads_elmo import ElmoTaskModel
 from ..text.escapes import printable
 from .model_card import FEATURE_EXTRACTION, TASKS, as_list, auto_class_of, loading_line, render_card
 from .saved_card import CARD, write_card

@@ -23,11 +23,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..model.inputs import check_shape
+from ..model.heads_elmo import ElmoTaskModel
+from ..model.layers_elmo import check_shape
+from ..model.tokenization_elmo import PADDING, SPECIAL_WORDS, UNKNOWN_WORD, ElmoTokenizer, VocabularyCodec
 from ..text.sentences import read_lines
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, UNKNOWN_WORD, VocabularyCodec
-from .task_model import ElmoTaskModel
 
 # Names of the vector for unknown words in files; without one, it is the mean of all kept vectors.
 UNKNOWN_NAMES = (UNKNOWN_WORD, "<unk>")

@@ -39,7 +39,7 @@ from torch import Tensor, nn
 
 from ..dropins.stateful_words import StatefulWords
 from ..folder.loading import load_complete, load_tokenizer
-from ..model.pooling import masked_mean
+from ..model.layers_elmo import masked_mean
 
 
 class Module(nn.Module):

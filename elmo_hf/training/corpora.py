@@ -12,10 +12,20 @@ from glob import glob
 from io import StringIO
 from pathlib import Path
 
+from ..model.tokenization_elmo import (
+    BEGIN_WORD,
+    BOS,
+    CHARACTER,
+    END_WORD,
+    EOS,
+    FILLER,
+    PADDING,
+    SPECIAL_WORDS,
+    UNKNOWN,
+    read_vocabulary,
+)
 from ..text.formats import SUFFIXES, Format
 from ..text.sentences import Sentence, read_dataset, read_sentences, storable
-from ..tokenizer.code_point_codec import BEGIN_WORD, BOS, CHARACTER, END_WORD, EOS, FILLER, UNKNOWN
-from ..tokenizer.word_codec import PADDING, SPECIAL_WORDS, read_vocabulary
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 

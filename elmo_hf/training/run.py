@@ -26,9 +26,8 @@ from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import check_vocabulary
 from ..model.configuration_elmo import ElmoConfig
+from ..model.tokenization_elmo import ElmoTokenizer, VocabularyCodec
 from ..share.saved_card import CARD
-from ..tokenizer.tokenization_elmo import ElmoTokenizer
-from ..tokenizer.word_codec import VocabularyCodec
 from .checkpoints import RECORD, newest_checkpoint
 from .corpora import make_alphabet
 from .interruption import StopSignals

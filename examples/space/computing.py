@@ -19,7 +19,7 @@ import torch
 from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel, ElmoTokenizer
 from elmo_hf.folder.loading import TINY, load_complete, load_tokenizer, open_folder
 from elmo_hf.folder.saved_config import read_config
-from elmo_hf.tokenizer.word_codec import UNKNOWN_WORD
+from elmo_hf.model.tokenization_elmo import UNKNOWN_WORD
 
 MODELS = os.environ.get("ELMO_MODEL", TINY).split(",")
 CORPUS = (Path(__file__).parent / "sentences.txt").read_text(encoding="utf-8").splitlines()

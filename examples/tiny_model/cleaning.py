@@ -10,7 +10,7 @@ from functools import lru_cache
 from english_sentences import split_sentences
 from markup import read_paragraphs
 
-from elmo_hf.tokenizer.word_splitter import make_word_splitter
+from elmo_hf.model.tokenization_elmo import make_word_splitter
 
 # Together these words are about 40 % of any English text, and more than 10 % of any long paragraph.
 FUNCTION_WORDS = frozenset(

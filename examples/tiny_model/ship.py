@@ -13,7 +13,7 @@ import torch
 
 from elmo_hf.folder.loading import TINY_FOLDER, load_complete
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
+from elmo_hf.model.tokenization_elmo import ElmoTokenizer
 
 HERE = Path(__file__).parent
 LARGEST = 16 * 2**20

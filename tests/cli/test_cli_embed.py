@@ -22,7 +22,7 @@ from elmo_hf.embedding.shards import FORMATS
 from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vectors, write_word_vectors
 from elmo_hf.embedding.vector_files import WRITERS
 from elmo_hf.embedding.window_vectors import BATCH_WORDS, DTYPES, LAYERS
-from elmo_hf.tokenizer.word_splitter import WORD_SPLITTERS
+from elmo_hf.model.tokenization_elmo import WORD_SPLITTERS
 
 SENTENCES = ["The ferry left.", "", "It isn't late.", "Größe 日本"]
 TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES)

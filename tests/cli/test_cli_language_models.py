@@ -21,8 +21,8 @@ from saved_folders import assert_same_without_the_package
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.folder.saved_config import read_config
-from elmo_hf.hub_code import TABLE
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
+from elmo_hf.model.configuration_elmo import CODE_FILES
 from elmo_hf.training.run import new_language_model
 
 ONE_STEP = ("--max-steps", 1, "--rows", 1, "--unroll-steps", 2)
@@ -93,7 +93,7 @@ def test_pretrain_writes_a_whole_folder_and_the_perplexities_of_its_model(
     folder, printed = pretrained
     names = {path.name for path in folder.iterdir()}
     assert {"run.json", "checkpoint-20", "runs", "log.json", "curve.png"} < names
-    assert {"config.json", "words.txt", "tokenizer_config.json", *(f"{name}.py" for name in TABLE)} < names
+    assert {"config.json", "words.txt", "tokenizer_config.json", *CODE_FILES} < names
     assert len([name for name in names if name.startswith("checkpoint-")]) == 2
     assert [name for name in names if name.endswith((".bin", ".pt", ".pth", ".partial"))] == []
     assert any(path.stat().st_size > 0 for path in (folder / "runs").rglob("events.out.tfevents.*"))

@@ -1,7 +1,7 @@
 """Short names for the ids and the mask that tests of the tokenizer expect for a line of words."""
 
 from elmo_hf.conversion.readers.manylangs import name_symbols
-from elmo_hf.tokenizer.word_codec import CharacterCodec
+from elmo_hf.model.tokenization_elmo import CharacterCodec
 
 C = 11
 SPLIT = {"is_split_into_words": True}

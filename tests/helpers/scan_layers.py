@@ -12,14 +12,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from elmo_hf import ElmoConfig
-from elmo_hf.model.bilm import BiLMLayer
-from elmo_hf.model.lstmp import LSTMP
-from elmo_hf.scan.kernels import Kernels, using
-from elmo_hf.scan.path import scan_path
-from elmo_hf.scan.private_names import has_onednn, has_onednn_layout
-from elmo_hf.scan.processor_kernels import ProcessorKernels
-from elmo_hf.scan.reading_order import BatchLayout
-from elmo_hf.scan.triton_scan import is_available
+from elmo_hf.kernels.path import scan_path
+from elmo_hf.kernels.processor_kernels import ProcessorKernels
+from elmo_hf.kernels.triton_scan import is_available
+from elmo_hf.model.layers_elmo import LSTMP, BiLMLayer
+from elmo_hf.model.scan_elmo import BatchLayout, Kernels, has_onednn, has_onednn_layout, using
 
 B, T, P, H = 4, 6, 10, 7
 SHAPES = {

@@ -15,7 +15,7 @@ from rows import C
 from tiny_inputs import TINY
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.scan.path import scan_path
+from elmo_hf.kernels.path import scan_path
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -13,7 +13,7 @@ from elmo_hf import (
     ElmoForTokenClassification,
     ElmoTokenizer,
 )
-from elmo_hf.tasks.task_model import ElmoTaskModel
+from elmo_hf.model.heads_elmo import ElmoTaskModel
 
 C = TINY["max_word_length"]
 TOKENIZER = ElmoTokenizer(max_word_length=C, word_splitter="whitespace")

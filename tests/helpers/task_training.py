@@ -10,7 +10,7 @@ import torch
 from task_models import FIRST, LSTM, SECOND, TASKS, TOKENIZER, make_batch, make_task_model
 from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding, Trainer, TrainingArguments
 
-from elmo_hf.tasks.task_model import ElmoTaskModel
+from elmo_hf.model.heads_elmo import ElmoTaskModel
 
 each_task = pytest.mark.parametrize("task", list(TASKS))
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from elmo_hf import ElmoModel
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.scan.reading_order import BatchLayout
+from elmo_hf.model.scan_elmo import BatchLayout
 
 V, P = len(WORDS), 7
 

@@ -12,7 +12,7 @@ from elmo_hf import ElmoConfig
 from elmo_hf.language_model.full_cross_entropy import cross_entropy
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.sampled_softmax import Candidates, draw_candidates, sampled_losses
-from elmo_hf.language_model.softmax import WordSoftmax, block_size, word_log_probs
+from elmo_hf.model.language_model_elmo import WordSoftmax, block_size, word_log_probs
 
 P, V, N = 7, 23, 13
 LARGE = 17_000  # so many words that 300 predictions are three blocks

@@ -6,8 +6,8 @@ from tiny_inputs import TINY, assert_outputs_close, random_inputs, word_config
 from torch import Tensor
 
 from elmo_hf import ElmoConfig, ElmoModel
-from elmo_hf.model.token_encoder import MULTIPLIER, CharacterCNN, distinct_rows
-from elmo_hf.scan.kernels import apply
+from elmo_hf.model.layers_elmo import MULTIPLIER, CharacterCNN, distinct_rows
+from elmo_hf.model.scan_elmo import apply
 
 FILLER = 9
 WORDS = {"vocab_size": 268, "num_input_words": 6, "word_embedding_size": 3}

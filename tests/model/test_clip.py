@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from elmo_hf.model.lstmp import clip
+from elmo_hf.model.layers_elmo import clip
 
 LIMIT = 0.3
 DTYPES = [torch.float64, torch.float32, torch.bfloat16]

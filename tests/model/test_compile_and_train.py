@@ -12,8 +12,8 @@ from transformers import AutoModel
 from transformers.utils import logging
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoPreTrainedModel
-from elmo_hf.scan.kernels import using
-from elmo_hf.scan.processor_kernels import ProcessorKernels
+from elmo_hf.kernels.processor_kernels import ProcessorKernels
+from elmo_hf.model.scan_elmo import using
 
 
 def results(run: Any, model: ElmoModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:

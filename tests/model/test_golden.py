@@ -17,7 +17,7 @@ from elmo_hf.conversion.contract import Given
 from elmo_hf.conversion.readers.hdf5_layout import allennlp_rules, options_from_config
 from elmo_hf.conversion.rules import export_arrays
 from elmo_hf.conversion.witness.reference import ReferenceElmo, State
-from elmo_hf.scan.path import scan_path
+from elmo_hf.kernels.path import scan_path
 
 GRADIENT_TOLERANCE = 1e-4
 of_each_norm = pytest.mark.parametrize(("layer_norm", "key"), [("none", "mix"), ("batch", "mix_layer_norm")])

@@ -12,8 +12,7 @@ from vectors import LAYERS
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.window_vectors import Selection, embed_window
-from elmo_hf.model.bilm import BiLM
-from elmo_hf.model.scalar_mix import ScalarMix
+from elmo_hf.model.layers_elmo import BiLM, ScalarMix
 
 
 class CountingBiLM(BiLM):

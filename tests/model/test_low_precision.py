@@ -11,9 +11,9 @@ from transformers import TorchAoConfig
 from elmo_hf import ElmoForPreTraining, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
 from elmo_hf.disk.checksums import sha256_of_model
 from elmo_hf.folder.loading import TINY_FOLDER, load_complete
-from elmo_hf.scan.kernels import using
-from elmo_hf.scan.path import scan_path
-from elmo_hf.scan.processor_kernels import ProcessorKernels
+from elmo_hf.kernels.path import scan_path
+from elmo_hf.kernels.processor_kernels import ProcessorKernels
+from elmo_hf.model.scan_elmo import using
 
 torchao = pytest.importorskip("torchao.quantization")
 EIGHT_BITS = TorchAoConfig(torchao.Int8WeightOnlyConfig())

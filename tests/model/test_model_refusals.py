@@ -17,7 +17,7 @@ from transformers import AutoConfig
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel
 from elmo_hf.folder.saved_json import one_line
-from elmo_hf.model.scalar_mix import ScalarMix
+from elmo_hf.model.layers_elmo import ScalarMix
 
 WORDS = {"token_encoder": "word_embedding", "vocab_size": 10}
 SHARED = WORDS | {"share_embedding_softmax": True}

@@ -7,7 +7,7 @@ import torch
 from tiny_inputs import assert_outputs_close, random_inputs, word_config
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoForPreTraining, ElmoModel
-from elmo_hf.model.pooling import masked_max, masked_mean
+from elmo_hf.model.layers_elmo import masked_max, masked_mean
 
 
 def test_a_word_embedding_model_reads_its_table() -> None:

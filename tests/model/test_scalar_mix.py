@@ -10,7 +10,7 @@ from tiny_inputs import TINY, assert_outputs_close, random_inputs
 from torch import Tensor
 
 from elmo_hf import ElmoConfig, ElmoModel
-from elmo_hf.model.scalar_mix import LinearMix, ScalarMix, normalise_batch
+from elmo_hf.model.layers_elmo import LinearMix, ScalarMix, normalise_batch
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ A room's mutants are in `ROOM.toml`:
     [[mutant]]
     id = "forget-bias"                                  unique
     mistake = "the forget gate lacks its bias"
-    file = "elmo_hf/model/lstmp.py"
+    file = "elmo_hf/model/layers_elmo.py"
     old = "(forget_gate + self.forget_bias)"            occurs once in the file
     new = "forget_gate"
     tests = ["tests/model/test_golden.py::test_..."]    all are run; one that fails kills the mutant

@@ -31,10 +31,9 @@ from scan_layers import (
 from tiny_inputs import assert_outputs_close
 from torch import Tensor, nn
 
-from elmo_hf.scan.kernels import using
-from elmo_hf.scan.path import scan_path
-from elmo_hf.scan.reading_order import BatchLayout
-from elmo_hf.scan.triton_kernels import IS_INTERPRETED
+from elmo_hf.kernels.path import scan_path
+from elmo_hf.kernels.triton_kernels import IS_INTERPRETED
+from elmo_hf.model.scan_elmo import BatchLayout, using
 
 # NumPy's, in Triton's interpreter, of rows that hold no text.
 pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")

@@ -12,11 +12,11 @@ from tiny_inputs import assert_outputs_close
 from torch import Tensor
 
 from elmo_hf import ElmoConfig, ElmoModel
-from elmo_hf.model.bilm import BiLMLayer
-from elmo_hf.model.packing import pack
-from elmo_hf.scan.kernels import using
-from elmo_hf.scan.path import scan_path
-from elmo_hf.scan.processor_kernels import ProcessorKernels
+from elmo_hf.kernels.packing import pack
+from elmo_hf.kernels.path import scan_path
+from elmo_hf.kernels.processor_kernels import ProcessorKernels
+from elmo_hf.model.layers_elmo import BiLMLayer
+from elmo_hf.model.scan_elmo import using
 
 has_onednn = torch.backends.mkldnn.is_available()
 pytestmark = pytest.mark.skipif(not has_onednn, reason="this torch has no oneDNN")

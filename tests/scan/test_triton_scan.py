@@ -13,11 +13,10 @@ import torch
 from checkpoints import run_python
 from scan_layers import DEVICE, IS_TRITON, PADDED, Operators, arguments_of, layer_of, run
 
-from elmo_hf.scan import triton_kernels
-from elmo_hf.scan.packed import scan_layer
-from elmo_hf.scan.parameters import Scanned
-from elmo_hf.scan.path import scan_path
-from elmo_hf.scan.triton_scan import is_available, is_right
+from elmo_hf.kernels import triton_kernels
+from elmo_hf.kernels.path import scan_path
+from elmo_hf.kernels.triton_scan import is_available, is_right
+from elmo_hf.model.scan_elmo import Scanned, scan_layer
 
 needs_triton = pytest.mark.skipif(triton_kernels.triton is None, reason="triton is not installed")
 of_triton = pytest.mark.skipif(not IS_TRITON, reason="Triton does not run in this process")
@@ -88,7 +87,7 @@ COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from elmo_hf.scan.triton_kernels import backward_steps, forward_steps, tl
+from elmo_hf.kernels.triton_kernels import backward_steps, forward_steps, tl
 
 sizes = {"DIRECTIONS": 2, "WIDTH": 4096, "SIZE": 512, "HAS_KEEPS": True, "KEEPS_TRACE": True, "IS_PROJECTED": True}
 sizes |= {"ROWS": 64, "UNITS": 64, "COLUMNS": 64, "SPLITS": 8}
@@ -121,6 +120,6 @@ def test_without_triton_the_packed_scan_runs(tmp_path: Path, caplog: pytest.LogC
     assert "Triton does not run in torch.float32 on cpu" in caplog.text
     with pytest.raises(RuntimeError, match="scan_path"):  # a device on which nothing runs, as after a fault
         is_right(torch.device("meta"), torch.float32)
-    code = "import sys, torch; sys.modules['triton'] = None; from elmo_hf.scan.triton_scan import is_available\n"
+    code = "import sys, torch; sys.modules['triton'] = None; from elmo_hf.kernels.triton_scan import is_available\n"
     code += "print(is_available(torch.device('cuda', 0), torch.float32))"
     assert run_python(code, tmp_path).split() == ["False"]

@@ -1,10 +1,9 @@
 """A saved folder computes the same where torch and transformers have lost the names that they do not document.
 
-`docs/architecture.md` and `scan/private_names.py` list these names.
+`docs/architecture.md` and `model/scan_elmo.py` list these names.
 """
 
 import ast
-import itertools
 import json
 import re
 import sys
@@ -20,9 +19,9 @@ from fresh_process import without
 from tiny_inputs import TINY
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel, ElmoTokenizer
-from elmo_hf.hub_code import PACKAGE, TABLE
-from elmo_hf.scan import private_names
-from elmo_hf.tasks.task_encoder import LSTM
+from elmo_hf.model import scan_elmo
+from elmo_hf.model.configuration_elmo import CODE_FILES
+from elmo_hf.model.heads_elmo import LSTM
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
 SCAN = "torch._higher_order_ops.scan.scan"
@@ -94,23 +93,23 @@ def test_without_these_names_of_torch_the_same_is_computed(monkeypatch: pytest.M
         monkeypatch.delattr(torch, "lstm")
         monkeypatch.delattr(torch, "get_autocast_dtype")
         monkeypatch.delattr(torch.jit, "is_tracing")
-        assert private_names.autocast_dtype("cpu") == torch.bfloat16
-    assert private_names.autocast_dtype("cpu") is None
-    assert not private_names.is_tracing()
+        assert scan_elmo.autocast_dtype("cpu") == torch.bfloat16
+    assert scan_elmo.autocast_dtype("cpu") is None
+    assert not scan_elmo.is_tracing()
     torch.testing.assert_close(lstm(inputs), outputs, rtol=0, atol=1e-6)
 
 
 def test_a_module_whose_hooks_cannot_be_seen_counts_as_hooked() -> None:
     module = torch.nn.Linear(1, 1)
-    assert not private_names.is_hooked(module)
+    assert not scan_elmo.is_hooked(module)
     del module._forward_pre_hooks
-    assert private_names.is_hooked(module)
+    assert scan_elmo.is_hooked(module)
 
 
 def test_exporting_without_the_scan_operator_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch._higher_order_ops.scan", None)
     with pytest.raises(ImportError, match=r"which torch \S+ does not have .* export with torch 2\.13"):
-        private_names.scan_operator()
+        scan_elmo.scan_operator()
 
 
 @pytest.mark.parametrize("transform", [torch.func.grad, torch.func.vmap, torch.func.functionalize])
@@ -118,7 +117,7 @@ def test_a_transform_is_seen_without_asking_torch(transform: Any, monkeypatch: p
     answers = []
 
     def function(tensor: torch.Tensor) -> torch.Tensor:
-        answers.append((private_names.has_transforms(), private_names.is_refused_by_transforms()))
+        answers.append((scan_elmo.has_transforms(), scan_elmo.is_refused_by_transforms()))
         return tensor.sum()
 
     function(torch.ones(2))
@@ -138,15 +137,20 @@ def private_names_of(tree: ast.AST) -> set[str]:
     return {name for name in used if not any(other.startswith(f"{name}.") for other in used)}
 
 
-def test_only_one_module_uses_private_names_of_torch_and_lists_them() -> None:
-    names_of = {}
-    for module in itertools.chain(*TABLE.values()):
-        source = PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
-        names_of[module] = private_names_of(ast.parse(source))
-    used = {name.removesuffix(".binary") for name in names_of.pop("scan.private_names")}
+def test_only_one_section_uses_private_names_of_torch_and_lists_them() -> None:
+    used, used_elsewhere = set(), {}
+    for name in CODE_FILES:
+        source = Path(scan_elmo.__file__).with_name(name).read_text(encoding="utf-8")
+        if name == "scan_elmo.py":
+            before, section, after = re.split(
+                "^# ---- (?:Private names of torch|A loop over words) -+$", source, flags=re.M
+            )
+            used = {name.removesuffix(".binary") for name in private_names_of(ast.parse(section))}
+            assert [name for name in TORCH if f"# {' ' * 4}{name}" not in section] == []
+            source = before + after
+        used_elsewhere[name] = private_names_of(ast.parse(source))
     assert used == set(TORCH)
-    assert {module: names for module, names in names_of.items() if names} == {}
-    assert [name for name in TORCH if name not in (private_names.__doc__ or "")] == []
+    assert {name: names for name, names in used_elsewhere.items() if names} == {}
 
 
 @pytest.mark.parametrize("cls", [ElmoConfig, ElmoPreTrainedModel, ElmoModel, ElmoTokenizer])

@@ -20,8 +20,7 @@ from tiny_inputs import TINY
 
 import elmo_hf
 from elmo_hf import ElmoConfig, ElmoTokenizer
-from elmo_hf.hub_code import TABLE
-from elmo_hf.model.configuration_elmo import AUTO_MAP
+from elmo_hf.model.configuration_elmo import AUTO_MAP, CODE_FILES
 
 WITHOUT = without("elmo_hf", "conversion", "h5py")
 TEXTS = ["The ferry left the harbour at 7:45.", "Yes."]
@@ -75,7 +74,7 @@ def test_every_auto_class_and_pipeline_loads_what_was_pushed(online: LoopbackHub
                 part.save_pretrained(tmp_path / type(part).__name__, push_to_hub=True, repo_id=name)
             else:
                 part.push_to_hub(name)
-            assert {path for path in online.files(name) if path.endswith(".py")} == {f"{file}.py" for file in TABLE}
+            assert {path for path in online.files(name) if path.endswith(".py")} == {*CODE_FILES}
         card = online.files(name)["README.md"].decode()
         assert f'"{name}", trust_remote_code=True)' in card
         assert "More Information Needed" not in card

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from elmo_hf.tasks.crf import LinearChainCRF, may_follow
+from elmo_hf.model.heads_elmo import LinearChainCRF, may_follow
 from elmo_hf.tasks.label_schemes import to_iob2
 
 PLAIN = ["red", "green", "blue"]

@@ -19,9 +19,7 @@ from elmo_hf import (
     ElmoTokenizer,
     extract_answers,
 )
-from elmo_hf.tasks.question_answering import QuestionAttention
-from elmo_hf.tasks.sequence_classification import Pooler
-from elmo_hf.tasks.task_encoder import compare
+from elmo_hf.model.heads_elmo import Pooler, QuestionAttention, compare
 
 
 def test_attention_is_its_equations_and_a_question_without_words_gets_none() -> None:

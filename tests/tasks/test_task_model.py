@@ -13,9 +13,8 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification
+from elmo_hf.model.heads_elmo import BiLSTM, TextRows
 from elmo_hf.share.training_card import ElmoTrainer
-from elmo_hf.tasks.task_encoder import BiLSTM
-from elmo_hf.tasks.text_rows import TextRows
 
 # Two rows of six positions; 1 and 2 mark the words of the first and of the second text.
 TEXTS = torch.tensor([[0, 1, 1, 0, 2, 0], [0, 0, 0, 1, 2, 2]])

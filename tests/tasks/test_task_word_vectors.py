@@ -12,8 +12,8 @@ from tiny_inputs import assert_outputs_close
 
 from elmo_hf import ElmoModel, ElmoTokenizer, WordVectors
 from elmo_hf.folder.loading import load_complete
+from elmo_hf.model.heads_elmo import ElmoTaskModel
 from elmo_hf.share.export import NamedTensors, example_inputs
-from elmo_hf.tasks.task_model import ElmoTaskModel
 
 SIZE = 4
 SPECIAL = ["<S>", "</S>", "<UNK>"]

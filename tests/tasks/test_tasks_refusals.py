@@ -9,7 +9,7 @@ import torch
 from task_models import make_batch, make_task_model
 
 from elmo_hf import ElmoTokenizer, WordVectors, extract_answers
-from elmo_hf.tasks.crf import LinearChainCRF
+from elmo_hf.model.heads_elmo import LinearChainCRF
 
 SPECIAL = ["<S>", "</S>", "<UNK>"]
 VECTORS = WordVectors([*SPECIAL, "ferry"], 4, True)

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BatchEncoding, PreTrainedTokenizerFast
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.tokenizer.word_codec import CharacterCodec
+from elmo_hf.model.tokenization_elmo import CharacterCodec
 
 CODEC = CharacterCodec(C)
 

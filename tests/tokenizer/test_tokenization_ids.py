@@ -19,7 +19,7 @@ from transformers import AutoTokenizer, DataCollatorForTokenClassification, Data
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.allennlp import ELMoCharacterMapper
-from elmo_hf.tokenizer.word_codec import CharacterCodec
+from elmo_hf.model.tokenization_elmo import CharacterCodec
 
 
 def test_special_tokens_have_single_ids(tokenizer: ElmoTokenizer) -> None:

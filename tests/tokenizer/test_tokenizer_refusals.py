@@ -7,8 +7,7 @@ import pytest
 from rows import SPLIT, C
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.tokenizer.code_point_codec import CodePointCodec
-from elmo_hf.tokenizer.word_codec import VocabularyCodec
+from elmo_hf.model.tokenization_elmo import CodePointCodec, VocabularyCodec
 
 VOCABULARY = {"<pad>": 0, "<S>": 1, "</S>": 2, "<UNK>": 3}
 CUT = {"truncation": True, "return_overflowing_tokens": True}

@@ -14,7 +14,7 @@ from word_splitting import measure
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.window_vectors import Selection, embed_window
-from elmo_hf.tokenizer.word_splitter import make_word_splitter
+from elmo_hf.model.tokenization_elmo import make_word_splitter
 
 # Text and its words; words are joined by blanks here, for none of them holds one.
 PTB_WORDS = {

@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers.utils import logging
 
+from ..model.scan_elmo import PackedProducts, Products, Weights, can_pack
 from .eight_bit_products import EightBitProducts, EightBitWeight, is_eight_bit
-from .parameters import Weights
-from .products import PackedProducts, Products, can_pack
 from .triton_scan import GpuKernels
 
 logger = logging.get_logger(__name__)

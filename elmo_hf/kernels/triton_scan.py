@@ -22,11 +22,18 @@ import torch
 from torch import Tensor
 from transformers.utils import logging
 
-from .kernels import Kernels, using
-from .packed import scan_layer
-from .packed_steps import Trace
-from .parameters import Limits, Scanned, Weights, stack
-from .reading_order import BatchLayout, ReadingOrder
+from ..model.scan_elmo import (
+    BatchLayout,
+    Kernels,
+    Limits,
+    ReadingOrder,
+    Scanned,
+    Trace,
+    Weights,
+    scan_layer,
+    stack,
+    using,
+)
 from .triton_kernels import IS_INTERPRETED, backward_steps, forward_steps, tl, triton
 
 logger = logging.get_logger(__name__)
@@ -71,7 +78,7 @@ def is_right(device: torch.device, dtype: torch.dtype, scan: Callable[..., Scann
         except RuntimeError:
             raise RuntimeError(
                 f"{device} failed in Triton's kernels. Start again, and call the model within "
-                f'`elmo_hf.scan.path.scan_path("packed")`, which does not use Triton: {error}'
+                f'`elmo_hf.kernels.path.scan_path("packed")`, which does not use Triton: {error}'
             ) from error
     if problem:
         logger.warning(f"Triton does not run in {dtype} on {device}, so the slower packed scan is used: {problem}")

@@ -1,33 +1,99 @@
-"""The two language models that pretrain an ELMo (Peters et al. 2018, §3.1).
+# elmo-hf 0.1.0: ELMo (Peters et al. 2018) as a transformers model. Apache License 2.0.
+# Source: elmo_hf/model/ of the package elmo-hf; `elmo-hf info FOLDER` compares a folder's code with it.
+"""The language models that pretrain an ELMo (Peters et al. 2018, §3.1).
 
-The two models share only the token encoder and the softmax. For a sentence w_1 .. w_n with the boundaries w_0 = `<S>`
-and w_{n+1} = `</S>` each predicts n+1 words:
+    ids -> token encoder -> biLM -> top layer, a half for each direction -> softmax over V words
 
-    forward    sum_{t=1..n+1} log p(w_t | w_0 .. w_{t-1})
-    backward   sum_{t=0..n}   log p(w_t | w_{t+1} .. w_{n+1})
-    loss = (mean forward cross-entropy + mean backward cross-entropy) / 2        in nats per prediction
-           the forward one alone in a model of one direction, `bidirectional=False`
-
-This file is part of a saved folder: it takes padded sentences with `labels` and the full softmax. `pretraining.py` of
-the package adds training on streams, a sampled softmax and scores.
-
-Glossary: D directions, B batch, T words, C characters per word, P projection, V words of the softmax.
-
-Deliberate difference from AllenNLP's `LanguageModel`: no softmax class for padding.
+From top to bottom: the softmax, the forward and the backward model with their losses, and the forward model alone in
+the form of transformers' causal language models. Each section has its equations and its glossary.
 """
 
+import copy
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import initialization as init
+from transformers.modeling_outputs import CausalLMOutput
 from transformers.utils import ModelOutput
 
-from ..model.bilm import BiLMState
-from ..model.configuration_elmo import ELMO_HF, ElmoConfig
-from ..model.inputs import IGNORED, check_shape
-from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState, can_return_tuple
-from .softmax import WordSoftmax, word_log_probs
+from .configuration_elmo import ELMO_HF, ElmoConfig
+from .layers_elmo import IGNORED, BiLMState, check_shape
+from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState, can_return_tuple
+
+# ---- The softmax -----------------------------------------------------------------------------------------------------
+#
+# The softmax over words that both language models share (Peters et al. 2018, §3.1).
+#
+# For a biLM output h `(P,)`, the matrix W `(V, P)` and the bias b `(V,)`, word k has probability
+#
+#     p(k | h) = exp(u_k) / sum_j exp(u_j),    u_k = W_k . h + b_k
+#
+# Glossary: N predictions, P projection, V words of the vocabulary. Class k is line k, from 0, of the vocabulary. Losses
+# are in nats.
+
+BLOCK_LOGITS = 2**21  # a block's logits fit a processor's cache (8 MiB in float32) unless the vocabulary is very large
+LEAST_BLOCK_SIZE = 128  # predictions
+
+
+class WordSoftmax(nn.Module):
+    """The matrix and bias of the softmax; with `share_embedding_softmax` the matrix is the word embedding's."""
+
+    def __init__(self, config: ElmoConfig) -> None:
+        """Makes the bias, and the matrix unless it is shared."""
+        super().__init__()
+        assert config.num_softmax_words is not None
+        self.bias = nn.Parameter(torch.empty(config.num_softmax_words))
+        if config.share_embedding_softmax:
+            self.register_parameter("weight", None)
+        else:
+            self.weight = nn.Parameter(torch.empty(config.num_softmax_words, config.projection_size))
+
+    def init_parameters(self) -> None:
+        """Draws bilm-tf's random weights."""
+        if self.weight is not None:
+            init.normal_(self.weight, std=1 / math.sqrt(self.weight.shape[1]))
+        init.zeros_(self.bias)
+
+
+def word_log_probs(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Maps h `(N, P)` and targets `(N,)` to log p(target) `(N,)` in float32 at least, block by block.
+
+    Source: `_build_loss` of bilm-tf's `LanguageModel`.
+    """
+    size, wide = block_size(len(bias)), torch.promote_types(hidden.dtype, torch.float32)
+    losses = [
+        nn.functional.cross_entropy(nn.functional.linear(block, weight, bias).to(wide), classes, reduction="none")
+        for block, classes in zip(hidden.split(size), targets.split(size), strict=True)
+    ]
+    return -torch.cat(losses)
+
+
+def block_size(num_words: int) -> int:
+    """How many predictions are taken at once."""
+    return max(LEAST_BLOCK_SIZE, BLOCK_LOGITS // num_words)
+
+
+# ---- Both language models --------------------------------------------------------------------------------------------
+#
+# The two language models that pretrain an ELMo (Peters et al. 2018, §3.1).
+#
+# The two models share only the token encoder and the softmax. For a sentence w_1 .. w_n with the boundaries w_0 = `<S>`
+# and w_{n+1} = `</S>` each predicts n+1 words:
+#
+#     forward    sum_{t=1..n+1} log p(w_t | w_0 .. w_{t-1})
+#     backward   sum_{t=0..n}   log p(w_t | w_{t+1} .. w_{n+1})
+#     loss = (mean forward cross-entropy + mean backward cross-entropy) / 2        in nats per prediction
+#            the forward one alone in a model of one direction, `bidirectional=False`
+#
+# This file is part of a saved folder: it takes padded sentences with `labels` and the full softmax. `pretraining.py` of
+# the package adds training on streams, a sampled softmax and scores.
+#
+# Glossary: D directions, B batch, T words, C characters per word, P projection, V words of the softmax.
+#
+# Deliberate difference from AllenNLP's `LanguageModel`: no softmax class for padding.
 
 DIRECTIONS = ("forward", "backward")
 # Arguments that only the package's class takes.
@@ -204,3 +270,49 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         is_shared = self.config.share_embedding_softmax
         weight = self.elmo.get_input_embeddings().weight[1:] if is_shared else self.softmax.weight
         return weight, self.softmax.bias
+
+
+# ---- The forward language model alone --------------------------------------------------------------------------------
+#
+# The forward language model, called as transformers' causal language models are: ids in, logits of the next word out.
+#
+#     p(word k after position t | the words up to t) = softmax(logits[b, t])[k]
+#
+# Word k is line k, from 1, of the softmax's vocabulary, as are the input ids of a model that reads words. 0 is padding,
+# with probability 0; its logit is finite, so entropies are too. Glossary: B batch, T words, V words of the softmax.
+#
+# Deliberate differences from other causal models: no `generate`, and no state in the output.
+
+
+class ElmoForCausalLM(ElmoForPreTraining):
+    """The forward language model; of a biLM, only its forward direction is loaded, and saved again."""
+
+    _keys_to_ignore_on_load_unexpected = [r"\.backward_lstm\."]
+
+    def __init__(self, config: ElmoConfig) -> None:
+        """Makes a model of one direction with random weights; `config` itself does not change."""
+        config = copy.copy(config)
+        config.bidirectional, config.hidden_size = False, config.projection_size
+        super().__init__(config)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        token_encoder_ids: Tensor | None = None,
+        **kwargs: Any,
+    ) -> CausalLMOutput:
+        """Predicts the next word at each position: `logits` `(B, T, V + 1)`, and with labels the mean loss in nats.
+
+        Arguments are those of `ElmoForPreTraining`, except `labels` `(B, T)`: the word's number at each position (not
+        the next one's), 0 and -100 for none. `token_encoder_ids` are read in place of `input_ids`, for callers who look
+        up `logits` at `input_ids`.
+        """
+        ids = input_ids if token_encoder_ids is None else token_encoder_ids
+        classes = None if labels is None else torch.where(labels > 0, labels - 1, IGNORED)
+        output = super().forward(ids, attention_mask, classes, **kwargs, output_logits=True, return_dict=True)
+        least = torch.finfo(output.forward_logits.dtype).min
+        logits = nn.functional.pad(output.forward_logits, (1, 0), value=least)
+        return CausalLMOutput(output.loss, logits, output.hidden_states)

@@ -1,10 +1,10 @@
-"""Keeps a second copy of large weights in a layout that is faster (`scan/products.py`)."""
+"""Keeps a second copy of large weights in a layout that is faster (`PackedProducts`)."""
 
 from torch import nn
 
-from ..scan.kernels import kernels
-from ..scan.processor_kernels import ProcessorKernels
-from .bilm import BiLMLayer
+from ..model.layers_elmo import BiLMLayer
+from ..model.scan_elmo import kernels
+from .processor_kernels import ProcessorKernels
 
 
 def pack(model: nn.Module) -> None:

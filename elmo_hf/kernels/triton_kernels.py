@@ -1,6 +1,6 @@
 """The Triton kernels of a biLM layer: all steps of a pass in one launch, forward or backward.
 
-The equations are those of `packed.py`, and so is the order of the words. A GPU would wait for Python if each operation
+The equations are those of the packed scan (`model/scan_elmo.py`), and so is the order of the words. A GPU would wait for Python if each operation
 of a step were a launch. So one program runs on each multiprocessor until the pass ends. In each part of a step the
 programs share out the tiles of the result, and a barrier ends the part:
 

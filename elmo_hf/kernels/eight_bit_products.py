@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .private_names import is_tracing
+from ..model.scan_elmo import is_tracing
 
 LARGEST, ZERO = 63, 64  # L, and the unsigned integer that stands for 0
 _SMALLEST = torch.tensor([1e-30], dtype=torch.float32, device="cpu")  # is added to c / L, which may be 0
@@ -44,7 +44,7 @@ class EightBitWeight:
 
 
 class EightBitProducts(NamedTuple):
-    """The weights of D directions, which multiply vectors as `products.py` describes."""
+    """The weights of D directions, which multiply vectors as `Products` describes."""
 
     weights: Sequence[EightBitWeight]
 

@@ -1,7 +1,7 @@
 """The choice between scans of a biLM layer with equal results: by default the fastest that can run.
 
     reference   `LSTMP.forward`, word by word, the equations
-    packed      `packed.py`, words only, all directions in step
+    packed      `scan_layer`, words only, all directions in step
     triton      `triton_scan.py`, on GPUs; elsewhere the same as packed
 
 A layer with replaced modules always takes the reference, whichever path was requested.
@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 
 from torch import Tensor
 
-from .kernels import Kernels, using
+from ..model.scan_elmo import Kernels, using
 from .processor_kernels import ProcessorKernels
 
 

@@ -1,0 +1,1034 @@
+# elmo-hf 0.1.0: ELMo (Peters et al. 2018) as a transformers model. Apache License 2.0.
+# Source: elmo_hf/model/ of the package elmo-hf; `elmo-hf info FOLDER` compares a folder's code with it.
+"""The ELMo tokenizer: text to words, words to rows of ids (Peters et al. 2018, §3.4; AllenNLP's `batch_to_ids`).
+
+    text -> word splitter -> words -> codec -> ids (T, C) or (T,) -> padding -> (B, T, C) or (B, T)
+
+From top to bottom: the word splitter, the codecs of bytes, words and code points, the texts of a call, padding, and the
+class `ElmoTokenizer`. Each section has its glossary.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, cached_property, partial
+from itertools import product
+from typing import Any, NamedTuple, TypeGuard
+
+import numpy as np
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from transformers import BatchEncoding, PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import PaddingStrategy, TruncationStrategy
+from transformers.utils import TensorType, is_torch_available, is_torch_tensor, logging
+
+from .configuration_elmo import (
+    BEGIN_SENTENCE_ID,
+    BEGIN_WORD_ID,
+    END_SENTENCE_ID,
+    END_WORD_ID,
+    FILLER_ID,
+    PADDING_ID,
+    require,
+    save_code,
+)
+
+# ---- Raw text to words -----------------------------------------------------------------------------------------------
+#
+# Splits raw text into words, as the training text of ELMo models was split.
+#
+# The official models read the One Billion Word corpus, tokenised like the Penn Treebank: it splits off punctuation and
+# English clitics (`do n't`, `Smith 's`, `can not`) and keeps hyphenated words whole. `PTB` is an ordered list of word
+# patterns: at each place in the text, the first pattern that matches is the next word, and only white space separates
+# words. TF-Hub's default signature splits on white space alone.
+#
+# Deliberate differences from the Treebank's `tokenizer.sed`: the text never changes (quotes stay as they are), so every
+# word has its character offsets; a full stop before any white space is split off, not only at the end of the text;
+# web and mail addresses, file names, emoticons and numbers such as `7:45` stay whole.
+
+_LETTER = r"[\p{L}\p{M}\p{N}_]"
+_END = rf"(?!{_LETTER})"
+_APOSTROPHE = "['’]"
+_ABBREVIATIONS = (
+    "Mr|Mrs|Ms|Dr|Prof|Sr|Jr|St|Ft|Mt|Sen|Rep|Gov|Gen|Col|Capt|Lt|Sgt|Maj|Rev|Hon|Inc|Corp|Ltd|Co|Bros|No|Nos|vs|etc"
+    "|al|fig|vol|pp|Ave|Blvd|Rd|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sep|Sept|Oct|Nov|Dec"
+)
+_FILE_SUFFIXES = "html?|pdf|docx?|xlsx?|txt|jpe?g|gif|png|zip"
+
+# Tried in this order. The second pattern matches most words, which saves a third of the running time. The parts of
+# addresses have the length limits of real ones, because without a limit long text without blanks takes quadratic time.
+PTB = (
+    rf"(?i:can(?=not{_END})|(?:gon|wan)(?=na{_END})|got(?=ta{_END}))",  # can not, gon na, wan na, got ta
+    r"\p{L}+(?=[\s,;?!)]|\z)",  # a plain word
+    rf"(?i:n{_APOSTROPHE}t){_END}",  # n't
+    rf"\p{{L}}+?(?=(?i:n{_APOSTROPHE}t){_END})",  # do, before n't
+    rf"{_APOSTROPHE}(?i:s|m|d|re|ve|ll){_END}",  # 's, 're
+    r"(?i:https?://|ftp://|www\.)[^\s<>\"]*[\p{L}\p{N}/=_-]",  # web addresses
+    r"[\p{L}\p{N}._+-]{1,64}@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+",  # mail addresses
+    rf"(?:[\p{{L}}\p{{N}}-]{{1,63}}\.){{1,8}}(?i:com|org|net|edu|gov|{_FILE_SUFFIXES})(?![\p{{L}}\p{{N}}])(?:/\S*[\p{{L}}\p{{N}}/])?",
+    r"(?:\p{L}\.){2,}(?!\p{L})",  # U.S., i.e.
+    rf"(?:{_ABBREVIATIONS}|\p{{Lu}})\.(?=\s+\S)",  # Mr., J.
+    r"(?<!\S)[:;=8][-'^]?[()DPpO/\\|\]\[](?!\S)",  # emoticons
+    r"\p{N}+(?:[.,:/]\p{N}+)+",  # 3,500.50 and 7:45
+    rf"(?:\p{{Lu}}{_APOSTROPHE}(?=\p{{Lu}}))?{_LETTER}+(?:-{_LETTER}+)*",  # well-known, O'Brien
+    r"\.{2,}|-{2,}|[!?]{2,}|\*{2,}|={2,}|_{2,}|~{2,}|#{2,}|\+{2,}|<{2,}|>{2,}",  # ... -- ?!
+    r"\S\p{M}*",  # any other character
+)
+# Compiled once. Tokenizers may share a `Regex`, which cannot change, but not a `Split`, which can.
+_ptb_regex = cache(lambda: Regex("|".join(PTB)))
+
+WORD_SPLITTERS = {
+    "ptb": lambda: pre_tokenizers.Split(_ptb_regex(), behavior="removed", invert=True),
+    "whitespace": pre_tokenizers.WhitespaceSplit,
+}
+
+
+def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
+    """Builds the Rust pre-tokenizer with a name of `WORD_SPLITTERS`."""
+    return WORD_SPLITTERS[name]()
+
+
+def split_by(split: Callable[[str], Iterable[str]], text: str) -> list[tuple[str, tuple[int, int]]]:
+    """Words from a user's function, with their offsets; raises ValueError if they are not the text's words in order."""
+    pieces: list[tuple[str, tuple[int, int]]] = []
+    for word in split(text):
+        end = pieces[-1][1][1] if pieces else 0
+        start = text.find(word, end)
+        require(start >= 0, "word_splitter", "a function that returns a text's words, unchanged and in order", word)
+        if word.strip():  # some functions return blanks too
+            pieces.append((word, (start, start + len(word))))
+    return pieces
+
+
+# ---- Words to rows of bytes, or to ids -------------------------------------------------------------------------------
+#
+# Maps words to ids and back: to C character ids, or to one id from a vocabulary.
+#
+# A word has C character ids (bilm-tf's `UnicodeCharsVocabulary`, AllenNLP's `ELMoCharacterMapper`):
+#
+#     [begin word] utf8(word)[: C - 2] [end word] [filler] ... [filler]
+#
+# Byte b has id b + 1; a padding position has C zeros. A word is cut after C - 2 *bytes*, possibly inside a character,
+# and is never normalised. `<S>` and `</S>` have one id each, above all bytes, between the two marks; so have reserved
+# words, such as `[MASK]`, for which models are trained (AllenNLP's `tokens_to_add`).
+#
+# Every codec has `id_shape`, the shape of one word's ids; `boundaries`, the words before and after a text; and
+# `symbols`, single ids by name, including padding and boundaries.
+#
+# Glossary: N words, C characters per word (50 in the published models).
+
+PADDING = "<pad>"
+BEGIN_SENTENCE = "<S>"
+END_SENTENCE = "</S>"
+UNKNOWN_WORD = "<UNK>"
+SPECIAL_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)  # in the vocabulary of every softmax
+
+_BOUNDARY_IDS = {BEGIN_SENTENCE: BEGIN_SENTENCE_ID, END_SENTENCE: END_SENTENCE_ID}
+
+
+def is_list(value: object) -> TypeGuard[Sequence]:
+    """Whether a value is a sequence other than a string."""
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def mark_words(flat: np.ndarray, lengths: list[int], num_characters: int, marks: tuple[int, int, int]) -> np.ndarray:
+    """Makes ids `(N, C)` from the joined characters of N words and the begin, end and filler marks."""
+    begin, end, filler = marks
+    num = np.array(lengths, dtype=np.int64)
+    ids = np.full((len(num), num_characters), filler, dtype=flat.dtype)
+    ids[:, 0] = begin
+    # Boolean indexing visits the places row by row, in the order of `flat`.
+    ids[:, 1:][np.arange(num_characters - 1) < num[:, None]] = flat
+    ids[np.arange(len(num)), num + 1] = end
+    return ids
+
+
+class CharacterCodec:
+    """Maps words to character ids and back."""
+
+    boundaries = (BEGIN_SENTENCE, END_SENTENCE)
+
+    def __init__(self, max_word_length: int, reserved: Mapping[str, int] | None = None) -> None:
+        """Takes C, which counts the two marks, and the id of each reserved word."""
+        self.id_shape: tuple[int, ...] = (max_word_length,)
+        self.reserved = {**(reserved or {})}
+        self.symbols = {PADDING: PADDING_ID}
+        self.symbols |= {f"<0x{byte:02X}>": byte + 1 for byte in range(256)} | _BOUNDARY_IDS
+        self.symbols |= {"<W>": BEGIN_WORD_ID, "</W>": END_WORD_ID, "<filler>": FILLER_ID}
+
+    def encode(self, words: Sequence[str]) -> np.ndarray:
+        """Maps N words to `(N, C)` int16 ids; drops lone surrogates, as AllenNLP does."""
+        (length,) = self.id_shape
+        encoded = [word.encode("utf-8", "ignore")[: length - 2] for word in words]
+        flat = np.frombuffer(b"".join(encoded), dtype=np.uint8).astype(np.int16) + 1
+        ids = mark_words(flat, [*map(len, encoded)], length, (BEGIN_WORD_ID, END_WORD_ID, FILLER_ID))
+        single = _BOUNDARY_IDS | self.reserved
+        for index in [index for index, word in enumerate(words) if word in single]:
+            ids[index] = FILLER_ID
+            ids[index, :3] = BEGIN_WORD_ID, single[words[index]], END_WORD_ID
+        return ids
+
+    def decode(self, ids: np.ndarray) -> str:
+        """Maps ids `(C,)` back to the word; a character cut in the middle becomes U+FFFD."""
+        if not ids.any():
+            return PADDING
+        names = {single_id: word for word, single_id in (_BOUNDARY_IDS | self.reserved).items()}
+        if len(ids) > 2 and ids[2] == END_WORD_ID and int(ids[1]) in names:
+            return names[int(ids[1])]
+        is_byte = (ids >= 1) & (ids <= 256)
+        return bytes((ids[is_byte] - 1).astype(np.uint8)).decode("utf-8", "replace")
+
+    def is_special(self, ids: np.ndarray) -> np.ndarray:
+        """Maps ids `(N, C)` to `(N,)`, True on boundaries and padding."""
+        return np.isin(ids[:, 1], list(_BOUNDARY_IDS.values())) | ~ids.any(axis=1)
+
+
+class VocabularyCodec:
+    """Maps words to vocabulary ids and back, for biLMs with a word embedding."""
+
+    id_shape: tuple[int, ...] = ()
+    boundaries = (BEGIN_SENTENCE, END_SENTENCE)
+
+    def __init__(self, vocabulary: dict[str, int]) -> None:
+        """Takes ids by word, with `<pad>` at 0; raises ValueError without `<pad>`, `<S>`, `</S>` or `<UNK>`."""
+        require_names(vocabulary, (PADDING, BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD))
+        self.symbols = vocabulary
+        self._words = {word_id: word for word, word_id in vocabulary.items()}
+
+    @classmethod
+    def of_file(cls, path: str | None) -> "VocabularyCodec | None":
+        """The codec of a vocabulary file, None for None; raises ValueError if the file is incomplete or not UTF-8."""
+        if path is None:
+            return None
+        try:
+            with open(path, encoding="utf-8-sig") as lines:
+                return cls(read_vocabulary(lines))
+        except ValueError as error:
+            raise ValueError(f"{path} must be a vocabulary in UTF-8: {error}") from error
+
+    @property
+    def lines(self) -> list[str]:
+        """The words in id order from 1, as in a vocabulary file; unassigned ids get a placeholder."""
+        return [self._words.get(word_id, f"<unused{word_id}>") for word_id in range(1, max(self._words) + 1)]
+
+    @cached_property
+    def is_lower_case(self) -> bool:
+        """Whether only special words have upper-case letters; words are then looked up in lower case."""
+        return all(word in (*self.boundaries, UNKNOWN_WORD) or word == word.lower() for word in self.symbols)
+
+    def encode(self, words: Sequence[str]) -> np.ndarray:
+        """Maps N words to `(N,)` int64 ids; unknown words become `<UNK>`."""
+        unknown = self.symbols[UNKNOWN_WORD]
+        # The text "<pad>" is an ordinary word; id 0 means padding.
+        return np.array([self.symbols.get(word, unknown) or unknown for word in words], dtype=np.int64)
+
+    def decode(self, word_id: np.ndarray) -> str:
+        """Maps an id back to its word; an unassigned id (an earlier duplicate line) becomes `<UNK>`."""
+        return self._words.get(int(word_id), UNKNOWN_WORD)
+
+    def is_special(self, word_ids: np.ndarray) -> np.ndarray:
+        """Maps ids `(N,)` to `(N,)`, True on boundaries and padding."""
+        return np.isin(word_ids, [PADDING_ID, self.symbols[BEGIN_SENTENCE], self.symbols[END_SENTENCE]])
+
+
+def read_vocabulary(lines: Iterable[str]) -> dict[str, int]:
+    """Assigns ids from 1 to the words of a vocabulary file, one per line; 0 is `<pad>`.
+
+    Source: bilm-tf's `Vocabulary`. Each line has an id, and a repeated word has the id of its last line; a line
+    `!!!MAXTERMID` is not a word.
+    """
+    words = (word for word in map(str.strip, lines) if word != "!!!MAXTERMID")
+    vocabulary = {word: i for i, word in enumerate(words, 1)}
+    vocabulary[PADDING] = PADDING_ID
+    return vocabulary
+
+
+def require_names(vocabulary: Mapping[str, int], needed: Iterable[str]) -> None:
+    """Raises ValueError if a vocabulary, ids by name, lacks a name that every model needs."""
+    missing = [name for name in needed if name not in vocabulary]
+    if missing:
+        raise ValueError(f"the vocabulary lacks {', '.join(missing)}, which every ELMo needs.")
+
+
+# ---- Words to rows of code points ------------------------------------------------------------------------------------
+#
+# Maps words to ids of code points from a learned alphabet (ELMoForManyLangs' `create_one_batch`).
+#
+# A word is cut after C - 2 code points. A word has C character ids, followed by a word id if the model also has word
+# vectors; a model without characters has only the word id:
+#
+#     [<eow>] c_1 .. c_n [<bow>] [<pad>] ... [<pad>]   w
+#
+# The marks are swapped, as in the code that trained these models: a word *begins* with the character named `<eow>`. A
+# boundary word, `<bos>` or `<eos>`, has a single character between the marks, of the same name. Unknown characters and
+# unknown words are `<oov>`.
+#
+# Characters and words share one id space, so each id has one name: 0 is padding, then come the characters, then the
+# words. The names are `<bos>` and `<eos>`, `c:x` for the other characters and `w:x` for the other words.
+#
+# Glossary: N words, C characters per word (50 in the published models).
+
+BOS = "<bos>"
+EOS = "<eos>"
+UNKNOWN = "<oov>"
+FILLER = "<pad>"
+BEGIN_WORD = "<eow>"
+END_WORD = "<bow>"
+
+CHARACTER = "c:"
+WORD = "w:"
+NEEDED_CHARACTERS = (BOS, EOS, UNKNOWN, FILLER, BEGIN_WORD, END_WORD)
+
+
+class CodePointCodec:
+    """Maps words to ids of code points `(C,)`, code points and words `(C + 1,)`, or words `()`, and back."""
+
+    boundaries = (BOS, EOS)
+
+    def __init__(self, vocabulary: Mapping[str, int], max_word_length: int, has_characters: bool) -> None:
+        """Takes the vocabulary, ids by name, and C; raises ValueError without a required character or word."""
+        self.symbols = dict(vocabulary)
+        self.max_word_length = max_word_length
+        self._characters, self._words = (
+            {name[len(prefix) :]: symbol_id for name, symbol_id in vocabulary.items() if name.startswith(prefix)}
+            for prefix in (CHARACTER, WORD)
+        )
+        boundary_ids = {name: vocabulary[name] for name in self.boundaries if name in vocabulary}
+        (self._characters if has_characters else self._words).update(boundary_ids)
+        has_words = bool(self._words) or not has_characters
+        if has_characters:
+            require_names(self._characters, NEEDED_CHARACTERS)
+        if has_words:
+            require_names(self._words, (UNKNOWN,) if has_characters else (UNKNOWN, *self.boundaries))
+        self._boundary_ids = list(boundary_ids.values())
+        self._names = {symbol_id: name for name, symbol_id in (self._characters | {PADDING: PADDING_ID}).items()}
+        self._word_names = {word_id: word for word, word_id in self._words.items()}
+        self.id_shape: tuple[int, ...] = (max_word_length + has_words,) if has_characters else ()
+
+    def encode(self, words: Sequence[str]) -> np.ndarray:
+        """Maps N words to int32 ids `(N, *id_shape)`."""
+        words = [word if word in self.boundaries else word[: self.max_word_length - 2] for word in words]
+        unknown = self._words.get(UNKNOWN, 0)
+        word_ids = np.array([self._words.get(word, unknown) for word in words], dtype=np.int32)
+        if not self.id_shape:
+            return word_ids
+        ids = self._character_ids(words)
+        return np.concatenate([ids, word_ids[:, None]], axis=1) if self._words else ids
+
+    def decode(self, ids: np.ndarray) -> str:
+        """Maps ids back to the word; an unknown word is spelled from its characters, with U+FFFD for `<oov>`."""
+        if not np.any(ids):
+            return PADDING
+        last = int(ids.flat[-1])
+        if self._words and last != self._words[UNKNOWN]:
+            return self._word_names.get(last, UNKNOWN)
+        if not self.id_shape:
+            return UNKNOWN
+        if int(ids[1]) in self._boundary_ids:
+            return self._names[int(ids[1])]
+        marks = {self._characters[name] for name in (BEGIN_WORD, END_WORD, FILLER)}
+        inner = [int(each) for each in ids[: self.max_word_length] if int(each) not in marks]
+        return "".join("�" if each == self._characters[UNKNOWN] else self._names.get(each, "�") for each in inner)
+
+    def is_special(self, ids: np.ndarray) -> np.ndarray:
+        """Maps ids `(N, *id_shape)` to `(N,)`, True on boundaries and padding."""
+        if not self.id_shape:
+            return np.isin(ids, [PADDING_ID, *self._boundary_ids])
+        return np.isin(ids[:, 1], self._boundary_ids) | ~ids.any(axis=1)
+
+    def _character_ids(self, words: Sequence[str]) -> np.ndarray:
+        """Character ids `(N, C)` of words of at most C - 2 code points, or boundaries."""
+        letters = ["" if word in self.boundaries else word for word in words]
+        points = np.frombuffer("".join(letters).encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        distinct, which = np.unique(points, return_inverse=True)
+        unknown = self._characters[UNKNOWN]
+        flat = np.array([self._characters.get(chr(point), unknown) for point in distinct], dtype=np.int32)[which]
+        begin, end, filler = (self._characters[name] for name in (BEGIN_WORD, END_WORD, FILLER))
+        ids = mark_words(flat, [*map(len, letters)], self.max_word_length, (begin, end, filler))
+        for index in [index for index, word in enumerate(words) if word in self.boundaries]:
+            ids[index, 1:3] = self._characters[words[index]], end
+        return ids
+
+
+# ---- The texts of a call ---------------------------------------------------------------------------------------------
+#
+# The texts of a tokenizer call: their words, truncation, and where each position of an encoded text comes from.
+#
+# A call takes one text or a batch. A text is a string or a list of words, alone or paired with a second text. A
+# position is a word, a boundary or padding:
+#
+#     [padding] <S> w_1 .. w_n </S> [<S> w_1 .. w_m </S>] [padding]
+#
+# `BatchEncoding` reads word ids, offsets and the maps between positions, words and characters from a `WordEncoding`, as
+# it does from a Rust `tokenizers.Encoding`. The Rust class cannot be used: it needs a vocabulary of all words, splits
+# given words again, drops empty words and rejects lone surrogates.
+
+
+class Words(NamedTuple):
+    """The words of one text."""
+
+    words: list[str]
+    offsets: list[tuple[int, int]]  # start and end, in characters of the text, or of the word itself if pre-split
+    indices: range  # of the words in the text before truncation
+
+
+class Position(NamedTuple):
+    """One position; `text` (0 or 1) and `word_index` are None on added boundaries and padding."""
+
+    word: str
+    offset: tuple[int, int] = (0, 0)
+    text: int | None = None
+    word_index: int | None = None
+    type_id: int = 0
+
+
+def is_batch(text: Any, is_split_into_words: bool) -> bool:
+    """Whether a call's `text` is several texts; an empty list of words is one text without words."""
+    return is_list(text) and (not is_split_into_words or (len(text) > 0 and is_list(text[0])))
+
+
+def as_batch(text: Any, text_pair: Any, is_batched: bool, is_split_into_words: bool) -> list[tuple[Any, ...]]:
+    """The texts of a call, one or two for each row.
+
+    A batch may also hold pairs: tuples of two texts, or lists of two strings if those are not words.
+    """
+    if not is_batched:
+        return [(text,) if text_pair is None else (text, text_pair)]
+    if text_pair is None:
+        are_pairs = all(_is_pair(each, is_split_into_words) for each in text)
+        return [tuple(each) if are_pairs else (each,) for each in text]
+    return [*zip(text, text_pair, strict=True)]
+
+
+def _is_pair(text: Any, is_split_into_words: bool) -> bool:
+    if not isinstance(text, (tuple, list)) or len(text) != 2:
+        return False
+    if is_split_into_words:
+        return isinstance(text, tuple) and not isinstance(text[0], str)
+    return isinstance(text, tuple) or all(isinstance(part, str) for part in text)
+
+
+def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) -> Words:
+    """Splits a string, or takes a list of words; raises ValueError for anything else."""
+    if is_split_into_words and not isinstance(text, str) and all(isinstance(word, str) for word in text):
+        return Words(list(text), [(0, len(word)) for word in text], range(len(text)))
+    legal = "a list of words with `is_split_into_words=True`, a string without"
+    require(not is_split_into_words and isinstance(text, str), "text", legal, text)
+    try:
+        pieces = split(text)
+    except UnicodeEncodeError:
+        # Rust rejects lone surrogates; with another character in their place the offsets are the same.
+        places = split(text.encode("utf-8", "replace").decode("utf-8"))
+        pieces = [(text[start:end], (start, end)) for _, (start, end) in places]
+    return Words([word for word, _ in pieces], [offset for _, offset in pieces], range(len(pieces)))
+
+
+def truncate(
+    texts: Sequence[Words], room: int, strategy: TruncationStrategy, side: str, stride: int | None = None
+) -> list[tuple[Words, ...]]:
+    """Drops words on the `"left"` or `"right"` side of one or two texts until `room` words remain.
+
+    With a `stride`, further windows of the same length follow until all words are in one; each shares `stride` words
+    with the one before. In a pair, each window of one text comes with the whole other text.
+
+    Raises:
+        ValueError: if a text to shorten has too few words, or a window would have no room for words of its own.
+    """
+    lengths = [len(text.words) for text in texts]
+    excess = sum(lengths) - room
+    if excess <= 0:
+        return [tuple(texts)]
+    if len(texts) == 1:
+        kept = [room]
+    elif strategy == TruncationStrategy.LONGEST_FIRST:
+        # The longer text loses words until both are equally long; then they take turns.
+        shorter = int(lengths[1] < lengths[0])
+        kept = [room, room]
+        kept[shorter] = min(lengths[shorter], room // 2)
+        kept[1 - shorter] -= kept[shorter]
+    else:
+        cut = 0 if strategy == TruncationStrategy.ONLY_FIRST else 1
+        kept = [length - excess * (index == cut) for index, length in enumerate(lengths)]
+    return [*product(*(_windows(text, size, side, stride) for text, size in zip(texts, kept, strict=True)))]
+
+
+def _windows(text: Words, size: int, side: str, stride: int | None) -> list[Words]:
+    length = len(text.words)
+    starts = range(1)
+    if size < length:
+        least = 0 if stride is None else stride + 1
+        require(size >= least, "max_length", f"room for {least} words of a text, beside boundaries and the other", size)
+        starts = starts if stride is None else range(0, length - stride, size - stride)
+    parts = [slice(max(length - s - size, 0), length - s) if side == "left" else slice(s, s + size) for s in starts]
+    return [Words(text.words[part], text.offsets[part], text.indices[part]) for part in parts]
+
+
+def _column(value: Callable[[Position], Any], doc: str) -> Any:
+    return property(lambda encoding: [value(position) for position in encoding.positions], doc=doc)
+
+
+class WordEncoding:
+    """An encoded text or pair, with the methods of `tokenizers.Encoding`, which return None if there is no answer.
+
+    Deliberate difference from Rust: positions are computed on first use.
+    """
+
+    def __init__(self, texts: tuple[Words, ...], boundaries: tuple[str, str] | None) -> None:
+        """Takes one or two texts, and the words to put around each text, or None for no words."""
+        self.texts = texts
+        self.n_sequences = len(texts)
+        self.boundaries = boundaries
+        self.padding = 0
+        self.padding_side = "right"
+        # The words and boundaries in order, without padding.
+        self.flat_words: list[str] = []
+        for text in texts:
+            self.flat_words += text.words if boundaries is None else [boundaries[0], *text.words, boundaries[1]]
+
+    def __len__(self) -> int:
+        return len(self.flat_words) + self.padding
+
+    @cached_property
+    def positions(self) -> list[Position]:
+        """Every position, including padding."""
+        positions = []
+        for text, (words, offsets, indices) in enumerate(self.texts):
+            parts = zip(words, offsets, indices, strict=True)
+            inner = [Position(word, offset, text, index, text) for word, offset, index in parts]
+            if self.boundaries is not None:
+                begin, end = self.boundaries
+                inner = [Position(begin, type_id=text), *inner, Position(end, type_id=text)]
+            positions += inner
+        pads = [Position(PADDING)] * self.padding
+        return pads + positions if self.padding_side == "left" else positions + pads
+
+    tokens = _column(lambda at: at.word, "The word at each position.")
+    words = word_ids = _column(lambda at: at.word_index, "The word's index in its text at each position.")
+    sequence_ids = _column(lambda at: at.text, "0 or 1 at each position, for the first or second text.")
+    type_ids = _column(lambda at: at.type_id, "As `sequence_ids`, but boundaries count to their text and padding is 0.")
+    offsets = _column(lambda at: at.offset, "Each word's (start, end) in characters, (0, 0) on boundaries and padding.")
+    special_tokens_mask = _column(lambda at: int(at.text is None), "1 on added boundaries and padding.")
+
+    def token_to_sequence(self, token_index: int) -> int | None:
+        """The text of a position, 0 or 1."""
+        return self.positions[token_index].text
+
+    def token_to_word(self, token_index: int) -> int | None:
+        """The word's index in its text."""
+        return self.positions[token_index].word_index
+
+    def token_to_chars(self, token_index: int) -> tuple[int, int] | None:
+        """Start and end of a position's word, in characters."""
+        position = self.positions[token_index]
+        return None if position.text is None else position.offset
+
+    def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
+        """The position of a word, and the next position."""
+        word = (sequence_index, word_index)
+        return next(((i, i + 1) for i, at in enumerate(self.positions) if (at.text, at.word_index) == word), None)
+
+    def word_to_chars(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
+        """Start and end of a word, in characters."""
+        span = self.word_to_tokens(word_index, sequence_index)
+        return None if span is None else self.positions[span[0]].offset
+
+    def char_to_token(self, char_pos: int, sequence_index: int = 0) -> int | None:
+        """The position of the word that holds a character of the text."""
+        found = (
+            i
+            for i, at in enumerate(self.positions)
+            if at.text == sequence_index and at.offset[0] <= char_pos < at.offset[1]
+        )
+        return next(found, None)
+
+    def char_to_word(self, char_pos: int, sequence_index: int = 0) -> int | None:
+        """The index of the word that holds a character of the text."""
+        place = self.char_to_token(char_pos, sequence_index)
+        return None if place is None else self.positions[place].word_index
+
+
+# ---- Padding ---------------------------------------------------------------------------------------------------------
+#
+# Pads texts of different lengths, and converts between nested lists, arrays and tensors.
+#
+# The ids of a text are an array `(T, *id_shape)`: `(T, C)` for characters, `(T,)` for word ids. Codecs make the
+# smallest integers that hold their ids, because a word has C of them; what a caller gets is int64, as from every
+# tokenizer of transformers, which is what ONNX Runtime and embeddings of torch take.
+#
+# The tokenizer of a folder also works where torch is not installed, with lists and NumPy arrays.
+#
+# Glossary: B batch, T words of the longest text, C characters per word.
+
+if is_torch_available():  # transformers does not ask for imports under this condition when it opens a folder
+    import torch
+
+# The keys that `pad` pads, and the value for each.
+PADDING_VALUES = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "special_tokens_mask": 1, "bilm_layers": 0}
+PADDING_VALUES |= {"word_vector_ids": 0, "marks": 0}
+
+
+def lengths_with_padding(
+    lengths: np.ndarray, strategy: PaddingStrategy, max_length: int | None, multiple: int | None
+) -> np.ndarray:
+    """The padded length `(B,)` of each text; never shorter than the text."""
+    if strategy == PaddingStrategy.DO_NOT_PAD:
+        return lengths
+    target = lengths.max(initial=0) if strategy == PaddingStrategy.LONGEST or max_length is None else max_length
+    if multiple:
+        require(multiple > 0, "pad_to_multiple_of", "above 0", multiple)
+        target = -(-target // multiple) * multiple
+    return np.maximum(lengths, target)
+
+
+def pad_each(texts: Sequence[np.ndarray], padded_lengths: np.ndarray, side: str, value: int) -> list[np.ndarray]:
+    """Pads the first axis of each array with `value` on the `"right"` or `"left"` side."""
+    padded = []
+    for text, length in zip(texts, padded_lengths.tolist(), strict=True):
+        filler = np.full((length - len(text), *text.shape[1:]), value, dtype=text.dtype)
+        padded.append(np.concatenate({"right": [text, filler], "left": [filler, text]}[side]))
+    return padded
+
+
+def as_integers(values: Any) -> np.ndarray:
+    """An array of integers; NumPy would make an empty list an array of floats."""
+    array = np.asarray(values)
+    return array.astype(np.int64) if array.size == 0 and array.dtype.kind == "f" else array
+
+
+def convert(data: dict[str, Any], return_tensors: str | TensorType | None, drop_batch: bool) -> dict[str, Any]:
+    """Converts each key to nested lists, or to one array or tensor; with `drop_batch`, returns only the first text.
+
+    Integers of arrays and tensors are int64. As NumPy arrays, texts of different lengths become a list.
+
+    Raises:
+        ImportError: if tensors are wanted where torch is not installed.
+        ValueError: if a key cannot be one tensor.
+    """
+    convert_one = {None: _as_lists, "np": _as_arrays, "pt": _as_tensor}[return_tensors]
+    converted = {key: convert_one(key, value) for key, value in data.items()}
+    return {key: value[0] for key, value in converted.items()} if drop_batch else converted
+
+
+def _as_lists(key: str, value: Any) -> Any:
+    return [row.tolist() if _is_array(row) or isinstance(row, np.generic) else row for row in value]
+
+
+def _as_arrays(key: str, value: Any) -> Any:
+    rows = [_as_int64(as_integers(row)) for row in value]
+    return rows if len({row.shape for row in rows}) > 1 else np.array(rows)
+
+
+def _as_int64(array: np.ndarray) -> np.ndarray:
+    """The array, with integers as int64."""
+    return array.astype(np.int64, copy=False) if array.dtype.kind in "iu" else array
+
+
+def _as_tensor(key: str, value: Any) -> "torch.Tensor":
+    if not is_torch_available():
+        raise ImportError('`return_tensors="pt"` needs torch, which is not installed; `return_tensors="np"` does not.')
+    array = _as_arrays(key, value)
+    if isinstance(array, list) or array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"Unable to create a tensor of `{key}`: give numbers, and activate padding with `padding=True` if texts "
+            "have different lengths, or truncation."
+        )
+    tensor = torch.from_numpy(array)
+    # Python's own floats get torch's default type, as in `torch.tensor`.
+    is_python = tensor.is_floating_point() and all(isinstance(row, (float, list)) for row in value)
+    return tensor.to(torch.get_default_dtype()) if is_python else tensor
+
+
+def _is_array(values: Any) -> bool:
+    """Whether these are an array of NumPy or a tensor of torch."""
+    return isinstance(values, np.ndarray) or is_torch_tensor(values)
+
+
+def tensor_type_of(ids: Any) -> str | None:
+    """The kind of tensor inside nested sequences of ids; None for plain numbers."""
+    while is_list(ids) and len(ids) > 0:
+        ids = ids[0]
+    if is_torch_tensor(ids):
+        return "pt"
+    return "np" if isinstance(ids, np.ndarray) else None
+
+
+def nesting(ids: Any) -> int:
+    """Depth of nested ids: 0 for a number, 1 for a list of numbers; empty texts are skipped."""
+    if _is_array(ids) and ids.dtype != object:
+        return ids.ndim
+    if not is_list(ids) and not isinstance(ids, np.ndarray):
+        return 0
+    return 1 + max((nesting(item) for item in ids), default=0)
+
+
+# ---- The tokenizer ---------------------------------------------------------------------------------------------------
+#
+# The ELMo tokenizer: text to words, words to ids (Peters et al. 2018, §3.4; AllenNLP's `batch_to_ids`).
+#
+# A text is split into words, or comes as a list of words. `<S>` and `</S>` go around it, each word becomes ids, and a
+# batch becomes one array with a mask:
+#
+#     input_ids (B, T, C)    attention_mask (B, T), 1 on words and boundaries
+#     word_vector_ids (B, T), by `vector_codec`, if a task has word vectors of its own
+#
+# Glossary: B batch, T words of the longest text, C characters per word. For a word-embedding ELMo, ids are (B, T).
+#
+# Deliberate differences from other tokenizers of transformers: one position is one word with several ids, so this class
+# overrides every method that handles ids, and the Rust tokenizer inside only splits text and names single ids. In raw
+# text, `<S>` is ordinary text; a *word* `<S>` is the boundary, as in AllenNLP. A pair of texts is two sentences side by
+# side, each with its own boundaries. ELMo reads texts of any length, so nothing is cut unless a call asks for it. Where
+# characters are bytes, `add_tokens` reserves a word (AllenNLP's `tokens_to_add`): one id from 262 on replaces its
+# characters, in raw text too. `model.resize_token_embeddings(len(tokenizer))` makes room for it. It counts as a word,
+# also as `mask_token`. Words of a vocabulary are fixed.
+
+logger = logging.get_logger(__name__)
+
+Codec = CharacterCodec | VocabularyCodec | CodePointCodec
+
+
+class ElmoTokenizer(PreTrainedTokenizerFast):
+    """Makes the inputs of every ELMo model.
+
+    Args:
+        token_encoder: `"char_cnn"` for character ids, `"word_embedding"` for word ids.
+        max_word_length: C; a word is cut after C - 2 bytes, or code points.
+        word_splitter: how raw text becomes words, `"ptb"`, `"whitespace"`, or a function from a text to its words. A
+            function is not saved (the folder has `"whitespace"`), so pass it again when loading.
+        vocab_file: for `"word_embedding"`, a text file with one word per line, including `<S>`, `</S>` and `<UNK>`.
+        words_file: such a file with the words that the model's softmax predicts, if it has one; with word input, None
+            means the words of `vocab_file`.
+        vector_words_file: such a file with the words that have word vectors of the task's own, if there are any.
+        alphabet: `"bytes"`, or, with any token encoder, `"code_points"` for the ids of a vocabulary `vocab`, which is
+            saved with the tokenizer (`code_point_codec.py`).
+        add_boundaries: whether texts get `<S>` and `</S>`, unless a call has `add_special_tokens=False`; False for a
+            biLM that was trained without boundaries (google/elmo).
+        **kwargs: the arguments of every transformers tokenizer, such as `padding_side`.
+
+    Raises:
+        ValueError: if an argument is illegal, or if the vocabulary is missing or incomplete.
+    """
+
+    vocab_files_names = {"words_file": "words.txt", "vector_words_file": "vector_words.txt"}
+    vocab_files_names |= {"tokenizer_file": "tokenizer.json"}
+    model_input_names = ["input_ids", "attention_mask"]
+    # For the config of a saved folder.
+    _auto_map = {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
+
+    def __init__(
+        self,
+        token_encoder: str = "char_cnn",
+        max_word_length: int = 50,
+        word_splitter: Any = "ptb",
+        vocab_file: str | None = None,
+        words_file: str | None = None,
+        alphabet: str = "bytes",
+        add_boundaries: bool = True,
+        vector_words_file: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Builds the Rust tokenizer from these arguments; of a `tokenizer.json` only the vocabulary is used."""
+        tokenizer_file, vocabulary = kwargs.pop("tokenizer_file", None), kwargs.pop("vocab", None)
+        self._split_by = partial(split_by, word_splitter) if callable(word_splitter) else None
+        self.word_splitter = word_splitter = "whitespace" if callable(word_splitter) else word_splitter
+        for name, value, legal in (
+            ("token_encoder", token_encoder, ("char_cnn", "word_embedding")),
+            ("alphabet", alphabet, ("bytes", "code_points")),
+            ("word_splitter", word_splitter, (*WORD_SPLITTERS,)),
+        ):
+            require(value in legal, name, f"one of {legal}", value)
+        is_characters, is_code_points = token_encoder == "char_cnn", alphabet == "code_points"
+        if tokenizer_file is not None and (is_code_points or not is_characters):
+            with open(tokenizer_file, encoding="utf-8") as file:
+                vocabulary = json.load(file)["model"]["vocab"]
+        self._codec: Codec
+        if is_code_points:
+            self._codec = CodePointCodec(vocabulary or {}, max_word_length, is_characters)
+        elif is_characters:
+            self._codec = CharacterCodec(max_word_length)
+        else:
+            self._codec = VocabularyCodec.of_file(vocab_file) or VocabularyCodec(vocabulary or {})
+        self.vector_codec = VocabularyCodec.of_file(vector_words_file)
+        self._output_codec = VocabularyCodec.of_file(words_file)
+        if self._output_codec is None and isinstance(self._codec, VocabularyCodec):
+            self._output_codec = self._codec
+        self.token_encoder = token_encoder
+        self.alphabet = alphabet
+        self.max_word_length = max_word_length
+        self.add_boundaries = add_boundaries
+        begin, end = self._codec.boundaries
+        special_tokens = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
+        if isinstance(self._codec, VocabularyCodec):
+            special_tokens["unk_token"] = UNKNOWN_WORD
+        # As an argument, transformers would copy it, which doubles the time.
+        unknown = special_tokens.get("unk_token", PADDING)
+        self._tokenizer = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=unknown))
+        kwargs |= {"token_encoder": token_encoder, "alphabet": alphabet}
+        kwargs |= {"max_word_length": max_word_length, "word_splitter": word_splitter, "words_file": words_file}
+        if not add_boundaries:
+            kwargs["add_boundaries"] = False
+        super().__init__(**(special_tokens | kwargs))
+        # Last, because for a large vocabulary transformers replaces the pattern by its own.
+        self._tokenizer.pre_tokenizer = make_word_splitter(word_splitter)
+
+    @classmethod
+    def _from_pretrained(cls, resolved_vocab_files: dict[str, Any], name: str, *args: Any, **kwargs: Any) -> Any:
+        """Refuses a folder or repository that has none of a tokenizer's files, because its name may be wrong."""
+        if not any(resolved_vocab_files.values()):
+            raise OSError(f"there is no tokenizer in {name}; `tokenizer.save_pretrained` writes one.")
+        return super()._from_pretrained(resolved_vocab_files, name, *args, **kwargs)
+
+    @classmethod
+    def convert_to_native_format(cls, **kwargs: Any) -> dict[str, Any]:
+        """Passes `tokenizer.json` to the constructor, which reads only its vocabulary."""
+        return kwargs
+
+    def split_text(self, text: str) -> list[tuple[str, tuple[int, int]]]:
+        """Splits a text into words with their offsets; reserved words are kept whole."""
+        split = self._split_by or self._tokenizer.pre_tokenizer.pre_tokenize_str
+        reserved = getattr(self._codec, "reserved", {})
+        if not reserved:
+            return split(text)
+        longest_first = sorted(reserved, key=len, reverse=True)
+        words, start = [], 0
+        for part in re.split(f"({'|'.join(map(re.escape, longest_first))})", text):
+            found = [(part, (0, len(part)))] if part in reserved else split(part)
+            words += [(word, (start + begin, start + end)) for word, (begin, end) in found]
+            start += len(part)
+        return words
+
+    def _encode_plus(
+        self,
+        text: str | Sequence[Any],
+        text_pair: str | Sequence[Any] | None = None,
+        add_special_tokens: bool = True,
+        padding_strategy: PaddingStrategy = PaddingStrategy.DO_NOT_PAD,
+        truncation_strategy: TruncationStrategy = TruncationStrategy.DO_NOT_TRUNCATE,
+        max_length: int | None = None,
+        stride: int = 0,
+        is_split_into_words: bool = False,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_tensors: str | TensorType | None = None,
+        return_token_type_ids: bool | None = None,
+        return_attention_mask: bool | None = None,
+        return_overflowing_tokens: bool = False,
+        return_special_tokens_mask: bool = False,
+        return_offsets_mapping: bool = False,
+        return_length: bool = False,
+        verbose: bool = True,
+        **kwargs: Any,
+    ) -> BatchEncoding:
+        """Encodes one text or a batch; arguments and result are as in every transformers tokenizer."""
+        is_batched = is_batch(text, is_split_into_words)
+        boundaries = self.boundaries if add_special_tokens and self.add_boundaries else None
+        encodings, samples = [], []
+        for sample, parts in enumerate(as_batch(text, text_pair, is_batched, is_split_into_words)):
+            texts = tuple(to_words(part, is_split_into_words, self.split_text) for part in parts)
+            windows = [texts]
+            if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
+                room = max_length - (2 * len(texts) if boundaries else 0)
+                overlap = stride if return_overflowing_tokens else None
+                windows = truncate(texts, room, truncation_strategy, self.truncation_side, overlap)
+            encodings += [WordEncoding(window, boundaries) for window in windows]
+            samples += [sample] * len(windows)
+        side = padding_side or self.padding_side
+        lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
+        padded_lengths = lengths_with_padding(lengths, padding_strategy, max_length, pad_to_multiple_of)
+        for encoding, padding in zip(encodings, (padded_lengths - lengths).tolist(), strict=True):
+            encoding.padding, encoding.padding_side = padding, side
+
+        def pad(flat: np.ndarray) -> list[np.ndarray]:
+            parts = [flat[end - length : end] for length, end in zip(lengths, lengths.cumsum(), strict=True)]
+            return pad_each(parts, padded_lengths, side, 0)
+
+        words = [word for encoding in encodings for word in encoding.flat_words]
+        data: dict[str, Any] = {"input_ids": pad(self._codec.encode(words))}
+        if self.vector_codec is not None:
+            if self.vector_codec.is_lower_case:
+                words = [word if word in self.boundaries else word.lower() for word in words]
+            data["word_vector_ids"] = pad(self.vector_codec.encode(words))
+        if return_attention_mask is not False:
+            data["attention_mask"] = pad(np.ones(len(words), dtype=np.int64))
+        if return_token_type_ids:
+            data["token_type_ids"] = [each.type_ids for each in encodings]
+        if return_special_tokens_mask:
+            data["special_tokens_mask"] = [each.special_tokens_mask for each in encodings]
+        if return_offsets_mapping:
+            data["offset_mapping"] = [each.offsets for each in encodings]
+        if return_length:
+            data["length"] = padded_lengths
+        if return_overflowing_tokens:
+            data["overflow_to_sample_mapping"] = np.array(samples, dtype=np.int64)
+        is_alone = not is_batched and return_tensors is None and not return_overflowing_tokens
+        return BatchEncoding(convert(data, return_tensors, is_alone), encodings)
+
+    def pad(
+        self,
+        encoded_inputs: Any,
+        padding: bool | str | PaddingStrategy = True,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_attention_mask: bool | None = None,
+        return_tensors: str | TensorType | None = None,
+        verbose: bool = True,
+    ) -> BatchEncoding:
+        """Pads encoded texts to one length, in words; arguments are as in every transformers tokenizer.
+
+        Only keys of `PADDING_VALUES` are padded. Without `return_tensors`, the result is of the kind of `input_ids`.
+        """
+        is_list_of_texts = isinstance(encoded_inputs, (list, tuple))
+        if is_list_of_texts:
+            encoded_inputs = {key: [example[key] for example in encoded_inputs] for key in encoded_inputs[0]}
+        is_batched = is_list_of_texts or self._is_batch_of_ids(encoded_inputs["input_ids"])
+        data = {key: value if is_batched else [value] for key, value in encoded_inputs.items()}
+        if return_tensors is None:
+            return_tensors = tensor_type_of(data["input_ids"])
+        strategy, _, max_length, _ = self._get_padding_truncation_strategies(
+            padding=padding, max_length=max_length, verbose=verbose
+        )
+        data["input_ids"] = [self._as_ids(ids) for ids in data["input_ids"]]
+        lengths = np.array([len(ids) for ids in data["input_ids"]], dtype=np.int64)
+        if return_attention_mask is not False:
+            data.setdefault("attention_mask", [np.ones(length, dtype=np.int64) for length in lengths])
+        padded_lengths = lengths_with_padding(lengths, strategy, max_length, pad_to_multiple_of)
+        side = padding_side or self.padding_side
+        for key, value in PADDING_VALUES.items():
+            if key in data:
+                texts = [as_integers(text) for text in data[key]]
+                data[key] = pad_each(texts, padded_lengths, side, value)
+        return BatchEncoding(convert(data, return_tensors, drop_batch=not is_batched))
+
+    def _as_ids(self, ids: Any) -> np.ndarray:
+        """One text's ids as an array `(T, *id_shape)`, even if T is 0."""
+        return as_integers(ids).reshape(-1, *self._codec.id_shape)
+
+    def _is_batch_of_ids(self, ids: Any) -> bool:
+        """Whether ids belong to several texts; a word's ids are never empty, so an empty list in a list is a text."""
+        holds_only_empty_texts = is_list(ids) and len(ids) > 0 and all(is_list(i) and not i for i in ids)
+        return holds_only_empty_texts or nesting(ids) > 1 + len(self._codec.id_shape)
+
+    @property
+    def boundaries(self) -> tuple[str, str]:
+        """The words before and after a text: `<S>` and `</S>`, or those of the model's own alphabet."""
+        return self._codec.boundaries
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """2 boundaries, or 4 for a pair of texts; 0 without `add_boundaries`."""
+        return (4 if pair else 2) * self.add_boundaries
+
+    @property
+    def all_special_ids(self) -> list[int]:
+        """The single ids of boundaries and padding."""
+        ids = [self._tokenizer.token_to_id(token) for token in self.all_special_tokens]
+        return [token_id for token_id in ids if token_id is not None]
+
+    def get_special_tokens_mask(
+        self, token_ids_0: Any, token_ids_1: Any = None, already_has_special_tokens: bool = False
+    ) -> list[int]:
+        """1 on boundaries and padding, for ids with boundaries."""
+        if not already_has_special_tokens:
+            return super().get_special_tokens_mask(token_ids_0, token_ids_1)
+        return self._codec.is_special(self._as_ids(token_ids_0)).astype(int).tolist()
+
+    def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
+        """Reserves words; raises ValueError for new padding or boundaries, and if ids come from a fixed vocabulary."""
+        new = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
+        fixed = {self.special_tokens_map.get(name) for name in ("pad_token", "bos_token", "eos_token")}
+        if isinstance(self._codec, CharacterCodec):
+            wrong, legal = [word for word in new if word in fixed], "other words than padding and boundaries"
+        else:
+            wrong, legal = new, "in the model's vocabulary, which is fixed"
+        require(not wrong, "new_tokens", legal, wrong)
+        num_added = super()._add_tokens(new_tokens, special_tokens)
+        if isinstance(self._codec, CharacterCodec):
+            ids = self._tokenizer.get_vocab()
+            self._codec.reserved |= {word: ids[word] for word in new}
+        return num_added
+
+    def word_classes(self, words: Sequence[str]) -> np.ndarray:
+        """Maps N words to `(N,)` int64 classes of the softmax; unknown words become `<UNK>`.
+
+        Class k is line k of the softmax's vocabulary, counted from 0. The tokenizer's own boundaries get the classes of
+        `<S>` and `</S>`.
+
+        Raises:
+            ValueError: if the tokenizer has no such vocabulary.
+        """
+        names = dict(zip(self.boundaries, VocabularyCodec.boundaries, strict=True))
+        return self._words_codec.encode([names.get(word, word) for word in words]) - 1
+
+    def class_words(self, classes: Sequence[int]) -> list[str]:
+        """The inverse of `word_classes`."""
+        return [self._words_codec.decode(np.asarray(k + 1)) for k in classes]
+
+    @property
+    def num_word_classes(self) -> int | None:
+        """Size of the softmax's vocabulary, or None without one."""
+        return None if self._output_codec is None else max(self._output_codec.symbols.values())
+
+    @property
+    def predicted_words(self) -> list[str] | None:
+        """The softmax's vocabulary in class order, or None without one."""
+        return None if self._output_codec is None else self._output_codec.lines
+
+    @property
+    def _words_codec(self) -> VocabularyCodec:
+        if self._output_codec is None:
+            raise ValueError(
+                "this tokenizer has no vocabulary of predicted words: its folder lacks `words.txt`, one word a line. "
+                "Load it with `words_file=...`."
+            )
+        return self._output_codec
+
+    def _save_pretrained(
+        self, save_directory: str, *args: Any, filename_prefix: str | None = None, **kwargs: Any
+    ) -> tuple[str, ...]:
+        """Also saves the words of softmax and word vectors, and the code that loads the folder without this package."""
+        if self._split_by is not None:
+            logger.warning("`word_splitter` is a function, which is not saved; loaded, this splits at white space.")
+        save_code(save_directory)
+        names = super()._save_pretrained(save_directory, *args, filename_prefix=filename_prefix, **kwargs)
+        prefix = f"{filename_prefix}-" if filename_prefix else ""
+        for name, codec in (("words_file", self._output_codec), ("vector_words_file", self.vector_codec)):
+            if codec is not None and codec is not self._codec:
+                path = os.path.join(save_directory, prefix + self.vocab_files_names[name])
+                with open(path, "w", encoding="utf-8") as file:
+                    file.writelines(f"{word}\n" for word in codec.lines)
+                names = (*names, path)
+        return names
+
+    def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
+        """Maps one word or a list of words to their ids.
+
+        The name of a special token becomes its single id, because transformers looks up `pad_token_id` here.
+        """
+        if tokens is None:
+            return None
+        if isinstance(tokens, str):
+            if tokens in self.all_special_tokens:
+                return self._tokenizer.token_to_id(tokens)
+            return self._codec.encode([tokens])[0].tolist()
+        if not self._codec.id_shape:
+            return [self.convert_tokens_to_ids(word) for word in tokens]
+        return self._codec.encode(list(tokens)).tolist()
+
+    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
+        """Maps one word's ids to the word, one text's ids to a list of words, and single ids to their names."""
+        array = as_integers(ids)
+        if array.ndim < len(self._codec.id_shape):
+            return self._tokenizer.id_to_token(int(array))
+        if array.shape == self._codec.id_shape:
+            return self._codec.decode(array)
+        if array.ndim == len(self._codec.id_shape) and array.size > 0:
+            return [self._tokenizer.id_to_token(single_id) for single_id in array.tolist()]
+        words = self._as_ids(array)
+        skipped = self._codec.is_special(words) if skip_special_tokens else np.zeros(len(words), dtype=bool)
+        return [self._codec.decode(word) for word in words[~skipped]]
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> Any:
+        """Maps one text's ids to its words, joined by blanks, or a batch of ids to a list of such texts."""
+        if self._is_batch_of_ids(token_ids):
+            return [self.decode(ids, skip_special_tokens) for ids in token_ids]
+        words = self.convert_ids_to_tokens(token_ids, skip_special_tokens)
+        return words if isinstance(words, str) else " ".join(words)

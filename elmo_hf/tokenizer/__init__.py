@@ -1,1 +1,0 @@
-"""Text to words, words to ids."""
