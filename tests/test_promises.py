@@ -111,8 +111,9 @@ TASK_KEYS = {
 }
 
 SAVED_FILES = """
-    config.json config_sentence_transformers.json configuration_elmo.py heads_elmo.py model.safetensors modeling_elmo.py
-    modules.json scan_elmo.py sentence_bert_config.json tokenization_elmo.py tokenizer.json tokenizer_config.json
+    config.json config_sentence_transformers.json configuration_elmo.py heads_elmo.py language_model_elmo.py
+    layers_elmo.py model.safetensors modeling_elmo.py modules.json scan_elmo.py sentence_bert_config.json
+    tokenization_elmo.py tokenizer.json tokenizer_config.json
 """
 
 

@@ -33,6 +33,18 @@ from elmo_hf.language_model.scoring import score_carried, score_from_zero
 from elmo_hf.training.trainer import ElmoPretrainer, Windows
 
 
+def assert_changes_close(model: ElmoForPreTraining, expected: ElmoForPreTraining, start: ElmoForPreTraining) -> None:
+    """Each tensor's change is the expected one up to 1e-4 of its length: sums of float32 in another order, three times.
+
+    Adagrad divides by the size of a gradient, so that a rounding of a small gradient moves a weight as far as one of a
+    large gradient; a difference of single weights has no bound of its own.
+    """
+    weights, starts = weights_of(model), weights_of(start)
+    for name, weight in weights_of(expected).items():
+        error = (weights[name] - weight).norm()
+        assert error <= 1e-4 * (weight - starts[name]).norm(), (name, error)
+
+
 @pytest.mark.parametrize(
     ("settings", "by_hand"),
     [
@@ -62,7 +74,7 @@ def test_three_steps_equal_those_of_a_loop_by_hand(
     expected = make_model(**fields)
     losses, norms = hand_written(expected, 3, **by_hand)
     trainer = train(tmp_path, make_model(**fields), max_steps=3, **settings)
-    assert_outputs_close(weights_of(trainer.model), weights_of(expected), 2e-6)
+    assert_changes_close(trainer.model, expected, make_model(**fields))
     assert_outputs_close(logged(trainer, "loss"), np.mean(losses, axis=1).tolist(), 1e-4)
     directions = [found for name in ("forward_loss", "backward_loss") if (found := logged(trainer, name))]
     assert_outputs_close(directions, np.transpose(losses).tolist(), 1e-4)
@@ -75,7 +87,7 @@ def test_windows_go_on_from_pass_to_pass_without_starting_rows_anew(tmp_path: Pa
     trainer = train(tmp_path, num_train_epochs=2.5)
     assert trainer.state.global_step == 23
     assert_outputs_close(logged(trainer, "forward_loss"), [forward for forward, _ in losses], 1e-4)
-    assert_outputs_close(weights_of(trainer.model), weights_of(expected), 2e-5)
+    assert_changes_close(trainer.model, expected, make_model())
 
 
 def test_windows_are_read_in_any_order_and_by_any_process(tmp_path: Path) -> None:
