@@ -15,7 +15,8 @@ from .bilm import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE, _ElmoBiLm, remove_s
 class ScalarMix(nn.Module):
     """A mix of K tensors: `gamma` times their sum, weighted by the softmax of `scalar_parameters`.
 
-    This class differs from `ScalarMix` of `model/layers_elmo.py` in names, and takes the weights' values before the softmax.
+    This class differs from `ScalarMix` of `model/layers_elmo.py` in names, and takes the weights' values before the
+    softmax.
 
     Attributes:
         scalar_parameters: K parameters `(1,)`.

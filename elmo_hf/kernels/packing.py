@@ -3,7 +3,7 @@
 from torch import nn
 
 from ..model.layers_elmo import BiLMLayer
-from ..model.scan_elmo import kernels
+from ..model.scan_elmo import current_kernels
 from .processor_kernels import ProcessorKernels
 
 
@@ -12,11 +12,15 @@ def pack(model: nn.Module) -> None:
 
     Call it again after changing weights; until then the changed weights are used unpacked.
     """
-    chosen = kernels()
-    assert isinstance(chosen, ProcessorKernels)
-    layers = [layer for layer in model.modules() if isinstance(layer, BiLMLayer) and layer.can_scan_fast()]
-    for lstms in (layer.lstms for layer in layers):
-        if chosen.at_once([lstm.weights() for lstm in lstms]) == 1:
-            for linear in (linear for lstm in lstms for linear in (lstm.recurrent_linear, lstm.projection)):
-                if linear is not None:
-                    chosen.pack(linear.weight)
+    kernels = current_kernels()
+    assert isinstance(kernels, ProcessorKernels)
+    for layer in model.modules():
+        if not isinstance(layer, BiLMLayer) or not layer.can_scan_fast():
+            continue
+        weights = [lstm.weights() for lstm in layer.lstms]
+        if kernels.scan_for(weights[0]).directions_per_step(weights) > 1:
+            continue
+        for lstm in layer.lstms:
+            kernels.pack(lstm.recurrent_linear.weight)
+            if lstm.projection is not None:
+                kernels.pack(lstm.projection.weight)

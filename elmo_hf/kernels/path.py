@@ -18,14 +18,14 @@ from .processor_kernels import ProcessorKernels
 class _Reference(Kernels):
     """Kernels that no layer can use, so every layer takes the reference."""
 
-    def serves(self, weight: Tensor) -> bool:
+    def supports(self, weight: Tensor) -> bool:
         """False."""
         return False
 
 
-PATHS = {
+PATHS: dict[str, Kernels] = {
     "reference": _Reference(),
-    "packed": ProcessorKernels(triton_serves=lambda *_: False),
+    "packed": ProcessorKernels(faster_scans=()),
     "triton": ProcessorKernels(),
 }
 

@@ -17,23 +17,24 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers.utils import logging
 
-from ..model.scan_elmo import PackedProducts, Products, Weights, can_pack
+from ..model.scan_elmo import Kernels, PackedProducts, Products, Scan, Weights, can_pack
 from .eight_bit_products import EightBitProducts, EightBitWeight, is_eight_bit
-from .triton_scan import GpuKernels
+from .triton_scan import TritonScan
 
 logger = logging.get_logger(__name__)
 
 
 @dataclass(eq=False)
-class ProcessorKernels(GpuKernels):
+class ProcessorKernels(Kernels):
     """The fastest kernels for a processor, which the arguments describe."""
 
+    faster_scans: tuple[Scan, ...] = (TritonScan(),)
     # For each weight with a kept copy, its products and its state when they were made.
     kept: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary, init=False)
 
-    def serves(self, weight: Tensor) -> bool:
+    def supports(self, weight: Tensor) -> bool:
         """Whether the scans can use a module's weight; torchao keeps modules and replaces their tensors."""
-        return super().serves(weight) or is_eight_bit(weight)
+        return super().supports(weight) or is_eight_bit(weight)
 
     def weight_of(self, linear: Any) -> Any:
         """A linear's weight for a scan; weights in eight bits become floats where a gradient is kept."""
@@ -44,27 +45,41 @@ class ProcessorKernels(GpuKernels):
             return weight.qdata * weight.scale
         return self._kept(weight.qdata, partial(EightBitWeight, weight.qdata, weight.scale))
 
-    def at_once(self, weights: list[Weights]) -> int:
+    def directions_per_step(self, weights: list[Weights]) -> int:
         """How many directions take each step together: only one if not all have the same kinds of weights."""
-        return super().at_once(weights) if len({tuple(map(type, parts)) for parts in weights}) == 1 else 1
+        kinds = {tuple(type(tensor) for tensor in direction) for direction in weights}
+        if len(kinds) > 1:
+            return 1
+        return super().directions_per_step(weights)
 
     def products(self, parts: Sequence[Any], steps: int = 0) -> Products:
         """Makes products, or takes those that are kept."""
         weight = parts[0]
         if isinstance(weight, EightBitWeight):
             return EightBitProducts(parts)
-        if must_widen := self.must_widen(weight.dtype, weight.device.type):
+        must_widen = self.must_widen(weight.dtype, weight.device.type)
+        if must_widen:
             logger.warning_once(
                 "This processor does not multiply bfloat16, so bfloat16 is slower than float32: load the model with "
                 "dtype=torch.float32, and train without bf16."
             )
-        if len(parts) > 1 or not (must_widen or can_pack(weight, self.multiplies_bfloat16)):
-            return super().products(parts, steps)
-        make = partial(super().products, parts) if must_widen else partial(PackedProducts, weight) if steps else None
+        if len(parts) == 1 and (must_widen or can_pack(weight, self.multiplies_bfloat16)):
+            products = self._kept_products(weight, steps, must_widen)
+            if products is not None:
+                return products
+        return super().products(parts, steps)
+
+    def _kept_products(self, weight: Tensor, steps: int, must_widen: bool) -> Products | None:
+        """The products kept for a weight; those of a large bfloat16 parameter are made and kept at its first scan."""
         # Autocast makes temporary tensors, which are not parameters.
-        stays = weight.dtype == torch.bfloat16 and isinstance(weight, nn.Parameter)
-        kept = self._kept(weight, make if stays and weight.nbytes >= self.large_bytes else None)
-        return kept or super().products(parts, steps)
+        is_worth_keeping = weight.dtype == torch.bfloat16 and isinstance(weight, nn.Parameter)
+        if not is_worth_keeping or weight.nbytes < self.large_bytes:
+            return self._kept(weight, None)
+        if must_widen:
+            return self._kept(weight, partial(super().products, [weight]))
+        if steps > 0:
+            return self._kept(weight, partial(PackedProducts, weight))
+        return self._kept(weight, None)
 
     def pack(self, weight: Tensor) -> None:
         """Packs a parameter and keeps the result."""
@@ -74,13 +89,18 @@ class ProcessorKernels(GpuKernels):
     def _kept(self, weight: Tensor, make: Callable[[], Any] | None) -> Any:
         """The products kept for an unchanged weight; without them, those that `make` makes, which are kept then."""
         if weight.is_inference():  # changes of such tensors are not counted, so their products are not kept
-            return make and make()
+            return None if make is None else make()
         products, state_before = self.kept.get(weight, (None, None))
         if products is None and make is None:
             return None
-        if (state := _state_of(weight)) != state_before:
-            products = make and make()
-            self.kept[weight] = products, state if make else None
+        state = _state_of(weight)
+        if state == state_before:
+            return products
+        if make is None:
+            self.kept[weight] = (None, None)
+            return None
+        products = make()
+        self.kept[weight] = (products, state)
         return products
 
 

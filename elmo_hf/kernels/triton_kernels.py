@@ -1,8 +1,8 @@
 """The Triton kernels of a biLM layer: all steps of a pass in one launch, forward or backward.
 
-The equations are those of the packed scan (`model/scan_elmo.py`), and so is the order of the words. A GPU would wait for Python if each operation
-of a step were a launch. So one program runs on each multiprocessor until the pass ends. In each part of a step the
-programs share out the tiles of the result, and a barrier ends the part:
+The equations are those of the packed scan (`model/scan_elmo.py`), and so is the order of the words. A GPU
+would wait for Python if each operation of a step were a launch. So one program runs on each multiprocessor until the
+pass ends. In each part of a step the programs share out the tiles of the result, and a barrier ends the part:
 
     forward     z_t = W_x x_t + b + W_h h_{t-1}, c_t, m_t | sums of W_p m_t, in SPLITS parts of m | p_t, h_t
     backward    dm_t = W_p^T dp_t, dz_t, dc_{t-1}, m_t    | sums of W_h^T dz_t, in SPLITS parts   | dh_{t-1}, dp_{t-1}

@@ -1,6 +1,6 @@
 """The steps of the packed scan on a GPU.
 
-The results are those of `packed_steps.py` and `packed_gradient.py`. There a step has about fifteen small operations,
+The results are those of `PackedScan` (`model/scan_elmo.py`). There a step has about fifteen small operations,
 and a GPU waits for the launch of each. Here all steps of a pass are one kernel (`triton_kernels.py`). The products with
 the inputs are computed before it, for a block of steps at once.
 
@@ -14,20 +14,21 @@ import functools
 import math
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from transformers.utils import logging
 
 from ..model.scan_elmo import (
+    BackwardSteps,
     BatchLayout,
     Kernels,
     Limits,
     ReadingOrder,
     Scanned,
+    Steps,
     Trace,
     Weights,
     scan_layer,
@@ -49,7 +50,9 @@ def is_available(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether products in `dtype` can run on `device`: a GPU on which Triton is right, or a CPU that interprets it."""
     if triton is None or dtype not in TOLERANCES:
         return False
-    return IS_INTERPRETED if device.type == "cpu" else device.type == "cuda" and is_right(device, dtype)
+    if device.type == "cpu":
+        return IS_INTERPRETED
+    return device.type == "cuda" and is_right(device, dtype)
 
 
 @functools.cache
@@ -66,10 +69,11 @@ def is_right(device: torch.device, dtype: torch.dtype, scan: Callable[..., Scann
     """
     try:
         expected = _small_scan(device, dtype, Kernels(), scan_layer)
-        found = _small_scan(
-            device, dtype, Kernels() if scan else GpuKernels(triton_serves=lambda *_: True), scan or scan_layer
-        )
-        errors = [float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]
+        if scan is None:
+            results = _small_scan(device, dtype, Kernels(faster_scans=(TritonScan(lambda *_: True),)), scan_layer)
+        else:
+            results = _small_scan(device, dtype, Kernels(), scan)
+        errors = [float((a - b).norm() / b.norm()) for a, b in zip(results, expected, strict=True)]
         problem = "" if max(errors) <= TOLERANCES[dtype] else f"its numbers are wrong by {max(errors):.1%}"
     except Exception as error:  # of compilers, drivers or Triton: they share no class
         problem = str(error)
@@ -104,117 +108,92 @@ def _small_scan(
     return [tensor.detach().float() for tensor in (*results, *(leaf.grad for leaf in leaves)) if tensor is not None]
 
 
-def run_steps(
-    inputs: Tensor,
-    outputs: Tensor,
-    order: ReadingOrder,
-    hidden: Tensor,
-    cell: Tensor,
-    parts: list[Weights],
-    limits: Limits,
-    trace: Trace | None,
-    *,
-    launch_words: int = 1024,
-) -> tuple[Tensor, Tensor]:
-    """Runs all steps, with the results of `run_packed`; each launch has the steps of about `launch_words` words.
+class TritonScan(NamedTuple):
+    """The scan of GPUs, by Triton's kernels.
 
-    `parts` has one item for each direction.
+    Attributes:
+        supports_products: whether products in a dtype can run on a device.
+        launch_words: about how many words each launch takes, with 4H numbers for each word.
     """
-    weights = stack(parts)
-    (directions, words, _), (_, batch, width) = inputs.shape, cell.shape
-    last_hidden, last_cell = hidden.clone(), cell.to(torch.float32, copy=True)
-    ends = [0, *accumulate(order.columns)]
-    rows, options = _options(inputs, order, weights, batch)
-    memory = hidden.new_empty(directions, batch, width)
-    partial = last_cell.new_empty(TILES["SPLITS"], directions, batch, hidden.shape[2])
-    traced = (memory, memory, memory) if trace is None else (trace.gates, trace.cells, trace.projected)
-    first, starts = 0, torch.tensor(ends, dtype=torch.int32, device=inputs.device)
-    matrices = _keeps(order, starts), starts, *_matrices(weights)
-    with torch.cuda.device_of(inputs):
-        while first < len(order.columns):
-            last = max(first + 1, bisect_right(ends, ends[first] + launch_words) - 1)
-            part = inputs[:, ends[first] : ends[last]]
-            given = torch.baddbmm(weights.bias.unsqueeze(1), part, weights.inputs.transpose(1, 2))
-            arguments = given, *matrices, last_hidden, last_cell, memory, partial, outputs, *traced
-            arrived = starts.new_zeros(1)
-            place = first, last, ends[first], part.shape[1], words, batch, *map(_limit, limits)
-            forward_steps[rows](*arguments, arrived, *place, KEEPS_TRACE=trace is not None, **options)
-            first = last
-    return last_hidden, last_cell.to(cell.dtype)
 
-
-def run_steps_back(
-    trace: Trace,
-    order: ReadingOrder,
-    previous_cells: Tensor,
-    d_outputs: Tensor,
-    d_hidden: Tensor,
-    d_cell: Tensor,
-    weights: Weights,
-    limits: Limits,
-) -> tuple[Tensor, Tensor]:
-    """Runs all steps backward, with the results of `run_packed_back`; dz and m have the dtype of the products."""
-    (directions, words, size), (_, batch, width) = d_outputs.shape, d_cell.shape
-    dtype, last = d_outputs.dtype, order.columns[-1] if order.columns else 0
-    d_projected = d_outputs[:, words - last :].add_(d_hidden[:, :last])
-    if limits.projection is not None:
-        d_projected *= trace.projected[:, words - last :].abs() <= limits.projection
-    d_gates, memories = (trace.gates.new_empty(directions, words, n * width, dtype=dtype) for n in (4, 1))
-    rows, options = _options(d_outputs, order, weights, batch)
-    starts = torch.tensor([0, *accumulate(order.columns)], dtype=torch.int32, device=d_outputs.device)
-    partial = d_cell.new_empty(TILES["SPLITS"], directions, batch, size)
-    arguments = *trace, previous_cells.contiguous(), _keeps(order, starts), starts, *_matrices(weights)
-    gradients = d_outputs, d_hidden, d_cell, d_gates, memories, partial, starts.new_zeros(1)
-    place = len(order.columns), words, batch, *map(_limit, limits)
-    with torch.cuda.device_of(d_outputs):
-        backward_steps[rows](*arguments, *gradients, *place, **options)
-    return d_gates, memories
-
-
-@dataclass(eq=False)
-class GpuKernels(Kernels):
-    """The kernels of GPUs; on other devices those of `Kernels`."""
-
-    # Whether Triton's kernels serve a device and a dtype, and about how many words each launch takes, with 4H numbers
-    # for each word.
-    triton_serves: Callable[[torch.device, torch.dtype], bool] = is_available
+    supports_products: Callable[[torch.device, torch.dtype], bool] = is_available
     launch_words: int = 1024
 
-    def at_once(self, weights: list[Weights]) -> int:
-        """How many directions take each step together: by Triton's kernels all."""
-        return len(weights) if self.runs_triton(weights[0]) else super().at_once(weights)
-
-    def run_steps(self, *arguments: Any) -> tuple[Tensor, Tensor] | None:
-        """Runs all steps by Triton's kernels where they run."""
-        return run_steps(*arguments, launch_words=self.launch_words) if self.runs_triton(arguments[-3][0]) else None
-
-    def run_steps_back(self, *arguments: Any) -> tuple[Tensor, Tensor] | None:
-        """Runs all steps backward by Triton's kernels where they run."""
-        return run_steps_back(*arguments) if self.runs_triton(arguments[-2]) else None
-
-    def runs_triton(self, weights: Weights) -> bool:
-        """Whether Triton's kernels serve a direction's weights."""
+    def supports(self, weights: Weights) -> bool:
+        """Whether Triton's kernels can multiply the weights of a direction."""
         recurrent = weights.recurrent
-        return isinstance(recurrent, Tensor) and self.triton_serves(recurrent.device, recurrent.dtype)
+        return isinstance(recurrent, Tensor) and self.supports_products(recurrent.device, recurrent.dtype)
+
+    def directions_per_step(self, weights: list[Weights]) -> int:
+        """All of them."""
+        return len(weights)
+
+    def run(self, steps: Steps) -> tuple[Tensor, Tensor]:
+        """As in `Scan`; each launch has the steps of about `launch_words` words."""
+        order = steps.order
+        weights = stack(steps.weights)
+        directions, words, _ = steps.words.shape
+        _, batch, width = steps.cell.shape
+        last_hidden = steps.hidden.clone()
+        last_cell = steps.cell.to(torch.float32, copy=True)
+        ends = [0, *accumulate(order.columns)]
+        starts = torch.tensor(ends, dtype=torch.int32, device=steps.words.device)
+        grid, options = _options(steps.words, order, weights, batch)
+        memory = steps.hidden.new_empty(directions, batch, width)
+        partial = last_cell.new_empty(TILES["SPLITS"], directions, batch, steps.hidden.shape[2])
+        trace = Trace(memory, memory, memory) if steps.trace is None else steps.trace
+        matrices = (_keeps(order, starts), starts, *_matrices(weights))
+        limits = [_limit(limit) for limit in steps.limits]
+        first = 0
+        with torch.cuda.device_of(steps.words):
+            while first < len(order.columns):
+                last = max(first + 1, bisect_right(ends, ends[first] + self.launch_words) - 1)
+                part = steps.words[:, ends[first] : ends[last]]
+                gate_inputs = torch.baddbmm(weights.bias.unsqueeze(1), part, weights.inputs.transpose(1, 2))
+                tensors = (gate_inputs, *matrices, last_hidden, last_cell, memory, partial, steps.outputs, *trace)
+                arrived = starts.new_zeros(1)
+                place = (first, last, ends[first], part.shape[1], words, batch, *limits)
+                forward_steps[grid](*tensors, arrived, *place, KEEPS_TRACE=steps.trace is not None, **options)
+                first = last
+        return last_hidden, last_cell.to(steps.cell.dtype)
+
+    def run_back(self, steps: BackwardSteps) -> tuple[Tensor, Tensor]:
+        """As in `Scan`; dz and m have the dtype of the products."""
+        trace, order, weights = steps.trace, steps.order, steps.weights
+        directions, words, size = steps.d_outputs.shape
+        _, batch, width = steps.d_cell.shape
+        dtype = steps.d_outputs.dtype
+        last = order.columns[-1] if order.columns else 0
+        d_projected = steps.d_outputs[:, words - last :].add_(steps.d_hidden[:, :last])
+        if steps.limits.projection is not None:
+            d_projected *= trace.projected[:, words - last :].abs() <= steps.limits.projection
+        d_gates = trace.gates.new_empty(directions, words, 4 * width, dtype=dtype)
+        memories = trace.gates.new_empty(directions, words, width, dtype=dtype)
+        grid, options = _options(steps.d_outputs, order, weights, batch)
+        starts = torch.tensor([0, *accumulate(order.columns)], dtype=torch.int32, device=steps.d_outputs.device)
+        partial = steps.d_cell.new_empty(TILES["SPLITS"], directions, batch, size)
+        tensors = (*trace, steps.previous_cells.contiguous(), _keeps(order, starts), starts, *_matrices(weights))
+        arrived = starts.new_zeros(1)
+        gradients = (steps.d_outputs, steps.d_hidden, steps.d_cell, d_gates, memories, partial, arrived)
+        limits = [_limit(limit) for limit in steps.limits]
+        with torch.cuda.device_of(steps.d_outputs):
+            backward_steps[grid](*tensors, *gradients, len(order.columns), words, batch, *limits, **options)
+        return d_gates, memories
 
 
 def _options(rows: Tensor, order: ReadingOrder, weights: Weights, batch: int) -> tuple[tuple[int], dict[str, Any]]:
     """The grid, and the sizes that a kernel is compiled for."""
-    directions, size, width = len(rows), rows.shape[2], weights.recurrent.shape[1] // 4
-    is_single = rows.dtype == torch.float32
-    precision = "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
     options = {
-        "DIRECTIONS": directions,
-        "WIDTH": width,
-        "SIZE": size,
+        "DIRECTIONS": len(rows),
+        "WIDTH": weights.recurrent.shape[1] // 4,
+        "SIZE": rows.shape[2],
         "HAS_KEEPS": order.keeps is not None,
         "IS_PROJECTED": weights.projection is not None,
         "ROWS": min(64, max(16, 1 << (batch - 1).bit_length())),
         **TILES,
-        "DEPTH": 16 if IS_INTERPRETED else 32 if is_single else 64,
-        "PRECISION": precision if is_single and not torch.version.hip else "ieee",
-        # The interpreter cannot multiply bfloat16.
-        "TYPE": tl.float32 if IS_INTERPRETED or is_single else getattr(tl, str(rows.dtype).removeprefix("torch.")),
+        "DEPTH": _depth(rows.dtype),
+        "PRECISION": _precision(rows.dtype),
+        "TYPE": _type(rows.dtype),
     }
     if IS_INTERPRETED:
         return (1,), options
@@ -226,6 +205,27 @@ def _options(rows: Tensor, order: ReadingOrder, weights: Weights, batch: int) ->
     return (machine.multi_processor_count,), options | launch
 
 
+def _depth(dtype: torch.dtype) -> int:
+    """The numbers of a tile's depth; the interpreter, which is slow, gets few."""
+    if IS_INTERPRETED:
+        return 16
+    return 32 if dtype == torch.float32 else 64
+
+
+def _precision(dtype: torch.dtype) -> str:
+    """How Triton multiplies float32."""
+    if dtype != torch.float32 or torch.version.hip:
+        return "ieee"
+    return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
+def _type(dtype: torch.dtype) -> Any:
+    """Triton's type of the products; the interpreter cannot multiply bfloat16."""
+    if IS_INTERPRETED:
+        return tl.float32
+    return getattr(tl, str(dtype).removeprefix("torch."))
+
+
 def _limit(limit: float | None) -> float:
     return math.inf if limit is None else limit
 
@@ -233,7 +233,9 @@ def _limit(limit: float | None) -> float:
 def _matrices(weights: Weights) -> tuple[Tensor, Tensor]:
     """W_h and W_p; without W_p, what stands in its place is not read."""
     recurrent = weights.recurrent.contiguous()
-    return recurrent, recurrent if weights.projection is None else weights.projection.contiguous()
+    if weights.projection is None:
+        return recurrent, recurrent
+    return recurrent, weights.projection.contiguous()
 
 
 def _keeps(order: ReadingOrder, other: Tensor) -> Tensor:

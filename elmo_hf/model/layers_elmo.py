@@ -26,11 +26,11 @@ from .scan_elmo import (
     Weights,
     apply,
     autocast_dtype,
+    current_kernels,
     has_transforms,
     is_exporting,
     is_hooked,
     is_tracing,
-    kernels,
     register_namedtuple,
     scan_layer,
     scan_words,
@@ -532,7 +532,7 @@ class LSTMP(nn.Module):
 
     def weights(self) -> Weights:
         """The parameters for the fast scans; their bias includes the forget bias."""
-        linear, weight_of = self.input_linear, kernels().weight_of
+        linear, weight_of = self.input_linear, current_kernels().weight_of
         quarter = linear.out_features // 4
         forget_bias = nn.functional.pad(linear.bias.new_full((quarter,), self.forget_bias), (quarter, 2 * quarter))
         return Weights(
@@ -658,7 +658,7 @@ class BiLMLayer(GradientCheckpointingLayer):
         return (
             not has_transforms()
             and all(type(module) in (LSTMP, nn.Linear) and not is_hooked(module) for module in modules)
-            and all(map(kernels().serves, self.parameters()))
+            and all(map(current_kernels().supports, self.parameters()))
         )
 
     def _scan_fast(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:

@@ -190,9 +190,10 @@ class ElmoPreTrainedModel(PreTrainedModel):
         Raises:
             ImportError: if this is code that a folder brings.
         """
-        if self.keep_packed is None:
+        keep_packed = type(self).keep_packed
+        if keep_packed is None:
             raise ImportError(f"`pack` needs {ELMO_HF}: import `elmo_hf` before the model is loaded.")
-        self.keep_packed(self)
+        keep_packed(self)
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Saves like every transformers model, with this package's code; the config names our pipelines.
@@ -267,8 +268,9 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
     def _upload_modified_files(self, working_dir: str, repo_id: str, *args: Any, **kwargs: Any) -> Any:
         """Uploads files; the package's full card replaces a card that transformers wrote."""
-        if self.complete_card is not None:
-            self.complete_card(Path(working_dir), repo_id)
+        complete_card = type(self).complete_card
+        if complete_card is not None:
+            complete_card(Path(working_dir), repo_id)
         return super()._upload_modified_files(working_dir, repo_id, *args, **kwargs)
 
     def _initialize_weights(self, module: nn.Module, *_: bool) -> None:

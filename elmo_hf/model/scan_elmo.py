@@ -52,9 +52,9 @@ from torch.autograd.function import once_differentiable
 # each name is looked up here and nowhere else, when it is needed. Without it, the numbers are the same up to the
 # order of float sums, except that bfloat16 is rounded elsewhere:
 #
-#     torch._C._are_functorch_transforms_active      a function is called that `torch.func` refuses: 25 microseconds more
+#     torch._C._are_functorch_transforms_active      a function is called that `torch.func` refuses: 25 us more
 #     torch._higher_order_ops.scan.scan              nothing can be exported; the error says so
-#     torch.utils._pytree._register_namedtuple       `torch.export.save` refuses programs that take or return `BiLMState`
+#     torch.utils._pytree._register_namedtuple       `torch.export.save` refuses programs that have a `BiLMState`
 #     torch.cpu._is_amx_tile_supported               the public list of the processor's instructions is read
 #     torch.cpu._is_avx512_bf16_supported            as above
 #     torch.ops.mkldnn._is_mkldnn_bf16_supported     oneDNN counts as able to use those instructions
@@ -167,10 +167,12 @@ def multiplies_bfloat16() -> bool:
 def has_bfloat16() -> bool:
     """Whether this processor has instructions for products of bfloat16."""
     try:
-        has_instructions = torch.cpu._is_amx_tile_supported(), torch.cpu._is_avx512_bf16_supported()
+        has_amx = torch.cpu._is_amx_tile_supported()
+        has_avx512 = torch.cpu._is_avx512_bf16_supported()
     except AttributeError:
-        has_instructions = bool(processor().get("amx_tile")), bool(processor().get("avx512_bf16"))
-    return any(has_instructions)
+        has_amx = bool(processor().get("amx_tile"))
+        has_avx512 = bool(processor().get("avx512_bf16"))
+    return has_amx or has_avx512
 
 
 def may_use_bfloat16() -> bool:
@@ -194,10 +196,11 @@ def has_onednn() -> bool:
     """Whether `by_onednn` computes products of plain weights in this torch."""
     one = torch.ones(2, 2, device="cpu")
     try:
-        sums = by_onednn(one, one, one), by_onednn(one, one, one[0])
+        sum_of_rows = by_onednn(one, one, one)
+        sum_with_bias = by_onednn(one, one, one[0])
     except (AttributeError, RuntimeError, TypeError):
         return False
-    return all(torch.equal(each, one + 2) for each in sums)
+    return torch.equal(sum_of_rows, one + 2) and torch.equal(sum_with_bias, one + 2)
 
 
 @functools.cache
@@ -348,27 +351,47 @@ class PlainProducts:
 
     def __init__(self, weight: Tensor, block_bytes: int, is_amd: bool = IS_AMD) -> None:
         """Takes the bytes of a block."""
-        self.weight, self.columns, self.block_bytes, self.is_amd = weight, weight.mT, block_bytes, is_amd
+        self.weight = weight
+        self.columns = weight.mT
+        self.block_bytes = block_bytes
+        self.is_amd = is_amd
 
     def times(self, rows: Tensor, plus: Tensor | None = None) -> Tensor:
         """As in `Products`."""
-        weight, (directions, count, _) = self.weight, rows.shape
-        of_onednn = directions == 1 and (count >= ONEDNN_ROWS or weight.dtype == torch.bfloat16)
-        if of_onednn and can_take_onednn(weight[0]):
-            if count >= MANY_ROWS or weight.dtype == torch.bfloat16:
-                return by_onednn(rows[0], weight[0], None if plus is None else plus[0])[None]
-            product, sums = by_onednn(weight[0], rows[0], None).t(), rows.new_empty(1, count, weight.shape[1])
-            return sums.copy_(product) if plus is None else torch.add(plus, product, out=sums)
+        directions, count, _ = rows.shape
+        is_bfloat16 = self.weight.dtype == torch.bfloat16
+        is_for_onednn = directions == 1 and (count >= ONEDNN_ROWS or is_bfloat16)
+        if is_for_onednn and can_take_onednn(self.weight[0]):
+            if count >= MANY_ROWS or is_bfloat16:
+                return by_onednn(rows[0], self.weight[0], None if plus is None else plus[0])[None]
+            return self._weight_second(rows, plus)
         blocks = self.num_blocks(count)
-        if blocks == 1:
-            return torch.bmm(rows, self.columns) if plus is None else torch.baddbmm(plus, rows, self.columns)
-        in_blocks = weight.view(blocks, -1, weight.shape[2])
-        if self.is_amd and weight.shape[1] > weight.shape[2]:
-            products = torch.bmm(in_blocks, rows.mT.expand(blocks, -1, -1)).permute(2, 0, 1)
+        if blocks > 1:
+            return self._in_blocks(rows, plus, blocks)
+        if plus is None:
+            return torch.bmm(rows, self.columns)
+        return torch.baddbmm(plus, rows, self.columns)
+
+    def _weight_second(self, rows: Tensor, plus: Tensor | None) -> Tensor:
+        """The same for one direction by oneDNN, with the vectors as its second factor."""
+        product = by_onednn(self.weight[0], rows[0], None).t()
+        sums = rows.new_empty(1, rows.shape[1], self.weight.shape[1])
+        if plus is None:
+            return sums.copy_(product)
+        return torch.add(plus, product, out=sums)
+
+    def _in_blocks(self, rows: Tensor, plus: Tensor | None, blocks: int) -> Tensor:
+        """The same for one direction by blocks of the weight's rows."""
+        _, height, width = self.weight.shape
+        weight = self.weight.view(blocks, -1, width)
+        if self.is_amd and height > width:
+            products = torch.bmm(weight, rows.mT.expand(blocks, -1, -1)).permute(2, 0, 1)
         else:
-            products = torch.bmm(rows.expand(blocks, -1, -1), in_blocks.mT).transpose(0, 1)
+            products = torch.bmm(rows.expand(blocks, -1, -1), weight.mT).transpose(0, 1)
         products = products[None]  # (1, b, blocks, m / blocks)
-        return (products if plus is None else plus.unflatten(2, (blocks, -1)) + products).flatten(2).contiguous()
+        if plus is not None:
+            products = plus.unflatten(2, (blocks, -1)) + products
+        return products.flatten(2).contiguous()
 
     def num_blocks(self, count: int) -> int:
         """The number of blocks for `count` vectors: a power of two, so that a block has at least as many rows."""
@@ -414,9 +437,9 @@ def can_take_onednn(weight: Any, multiplies_bfloat16: bool = True) -> bool:
     """Whether oneDNN multiplies a weight: it must be a plain tensor on a CPU, in float32, or in bfloat16 if told so."""
     if type(getattr(weight, "data", None)) is not Tensor or is_tracing():  # no tracing through oneDNN
         return False
-    dtypes = (torch.float32, torch.bfloat16)[: 1 + multiplies_bfloat16]
-    is_possible = weight.dtype in dtypes and weight.device.type == "cpu" and torch.backends.mkldnn.is_available()
-    return is_possible and has_onednn()
+    has_dtype = weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and multiplies_bfloat16)
+    is_on_cpu = weight.device.type == "cpu"
+    return has_dtype and is_on_cpu and torch.backends.mkldnn.is_available() and has_onednn()
 
 
 def can_pack(weight: Any, multiplies_bfloat16: bool = True) -> bool:
@@ -462,17 +485,20 @@ def reading_order(mask: Tensor, resets: Sequence[Tensor] | None = None, num_dire
     rows = words.div(mask.shape[1], rounding_mode="floor")
     before = mask.cumsum(dim=1) - mask.long()  # (B, T), words of the text before each position
     after = lengths.unsqueeze(1) - mask.cumsum(dim=1)
-    counts = (before, after)[:num_directions]
+    counts = [before, after][:num_directions]
     steps = [count.flatten()[words] for count in counts]
     places = torch.stack([words[(step * len(texts) + ranks[rows]).argsort()] for step in steps])
-    keeps, keeps_at_end = [], []
-    for reset, step, place in zip(resets or (), counts, places, strict=False):
+    columns = torch.bincount(steps[0]).tolist()
+    if resets is None:
+        return ReadingOrder(texts, ranks, places, columns, None, None)
+    keeps = []
+    keeps_at_end = []
+    for reset, step, place in zip(resets, counts, places, strict=False):
         resets_before = mask.new_zeros(mask.shape[0], mask.shape[1] + 1, dtype=torch.long)
         resets_before.scatter_add_(1, step, reset.long())  # column n: before the word read after n others
         keeps.append(resets_before.gather(1, step).flatten()[place] == 0)
         keeps_at_end.append(resets_before.gather(1, lengths.unsqueeze(1)).squeeze(1)[texts] == 0)
-    stacked = [torch.stack(flags) if flags else None for flags in (keeps, keeps_at_end)]
-    return ReadingOrder(texts, ranks, places, torch.bincount(steps[0]).tolist(), *stacked)
+    return ReadingOrder(texts, ranks, places, columns, torch.stack(keeps), torch.stack(keeps_at_end))
 
 
 class BatchLayout:
@@ -483,7 +509,9 @@ class BatchLayout:
 
         `resets` is `(B, T)` for each direction, True on words before which its state is set to zero; None means never.
         """
-        self.mask, self.resets, self.num_directions = mask, resets, num_directions
+        self.mask = mask
+        self.resets = resets
+        self.num_directions = num_directions
 
     def on(self, device: torch.device) -> "BatchLayout":
         """The same layout on another device."""
@@ -498,13 +526,78 @@ class BatchLayout:
         return reading_order(self.mask, self.resets, self.num_directions)
 
 
+# ---- The steps of a scan ---------------------------------------------------------------------------------------------
+#
+# What the steps of a scan read and write, as one value for each pass, and the interface of everything that computes
+# them. Texts are in the order of `ReadingOrder.texts`, words in reading order.
+
+
+class Trace(NamedTuple):
+    """The tensors that a scan keeps for its gradient, each for all words in reading order."""
+
+    gates: Tensor  # (D, N, 4H), i, f, g, o; at least float32
+    cells: Tensor  # (D, N, H), a_t, before clipping; at least float32
+    projected: Tensor  # (D, N, P), p_t, before clipping
+
+    def part(self, directions: slice) -> "Trace":
+        """The part of some directions."""
+        return Trace(*(tensor[directions] for tensor in self))
+
+    def by_step(self, columns: list[int]) -> list["Trace"]:
+        """The part of each step."""
+        parts = [tensor.split(columns, dim=1) for tensor in self]
+        return [Trace(*tensors) for tensors in zip(*parts, strict=True)]
+
+
+class Steps(NamedTuple):
+    """The steps forward of D directions that step together."""
+
+    words: Tensor  # (D, N, P), x_t
+    outputs: Tensor  # (D, N, P), which the steps fill with h_t
+    order: ReadingOrder
+    hidden: Tensor  # (D, B, P), before the first step
+    cell: Tensor  # (D, B, H), before the first step; may have another dtype than the rest
+    weights: list[Weights]  # of each direction
+    limits: Limits
+    trace: Trace | None  # which the steps fill, if a gradient may follow
+
+
+class BackwardSteps(NamedTuple):
+    """The steps backward of D directions that step together."""
+
+    trace: Trace
+    order: ReadingOrder
+    previous_cells: Tensor  # (D, N, H), c_{t-1}, zero where the state is reset
+    d_outputs: Tensor  # (D, N, P), e_t, which the steps change to dp_t
+    d_hidden: Tensor  # (D, B, P), of the last state, which the steps change to that of the first
+    d_cell: Tensor  # (D, B, H), likewise
+    weights: Weights  # with D as the first axis
+    limits: Limits
+
+
+class Scan(Protocol):
+    """A way to compute all steps."""
+
+    def supports(self, weights: Weights) -> bool:
+        """Whether it can compute steps with the weights of a direction."""
+
+    def directions_per_step(self, weights: list[Weights]) -> int:
+        """How many of the directions take each step together."""
+
+    def run(self, steps: Steps) -> tuple[Tensor, Tensor]:
+        """Runs all steps; returns hidden and cell after each text's last word, in shape and dtype as at first."""
+
+    def run_back(self, steps: BackwardSteps) -> tuple[Tensor, Tensor]:
+        """Runs all steps, the last one first; returns dz `(D, N, 4H)` and m `(D, N, H)` of all words."""
+
+
 # ---- The operations of a processor -----------------------------------------------------------------------------------
 #
-# The operations of a scan that may be computed differently on each processor.
+# The operations that may be computed differently on each processor, and the choice of a scan.
 #
-# The class here needs only torch, and its code is saved with a model. The package `elmo_hf` uses a subclass by default,
-# with Triton's kernels, weights in eight bits and kept copies of weights (its `kernels/processor_kernels.py`). Both classes compute
-# the same numbers up to the order of float sums, except that weights in eight bits are rounded.
+# The class here needs only torch. The package's subclass adds Triton's scan, weights in eight bits and kept copies of
+# weights (`kernels/processor_kernels.py` there). Both compute the same numbers up to the order of float sums, except
+# that weights in eight bits are rounded.
 #
 # Glossary: D directions, b vectors.
 
@@ -528,8 +621,17 @@ class Kernels:
     repays: dict[torch.dtype, int] = field(default_factory=lambda: REPAYS)
     is_amd: bool = IS_AMD
     multiplies_bfloat16: bool = field(default_factory=multiplies_bfloat16)
+    # The scans that are used in place of the packed scan where they support the weights; the first one wins.
+    faster_scans: tuple[Scan, ...] = ()
 
-    def serves(self, weight: Tensor) -> bool:
+    def scan_for(self, weights: Weights) -> Scan:
+        """The scan for a layer with a direction of these weights."""
+        for scan in self.faster_scans:
+            if scan.supports(weights):
+                return scan
+        return PackedScan(self)
+
+    def supports(self, weight: Tensor) -> bool:
         """Whether the scans can use a module's weight, which quantisation may have replaced."""
         return type(weight.data) is Tensor
 
@@ -539,39 +641,41 @@ class Kernels:
 
     def apply(self, module: Any, inputs: Tensor) -> Tensor:
         """`module(inputs)`: on a CPU a large linear without gradient as in a scan; a convolution as a product."""
-        device, dtype = inputs.device.type, inputs.dtype
-        is_plain, cast_dtype = not is_hooked(module), autocast_dtype(device)
-        if is_plain and type(module) is nn.Linear and not torch.is_grad_enabled() and self.serves(module.weight):
+        device = inputs.device.type
+        cast_dtype = autocast_dtype(device)
+        is_plain = not is_hooked(module)
+        if is_plain and type(module) is nn.Linear and not torch.is_grad_enabled() and self.supports(module.weight):
             weight = self.weight_of(module)
-            is_large = isinstance(weight, Tensor) and weight.is_cpu and weight.nbytes >= self.large_bytes
-            if not isinstance(weight, Tensor) or (is_large and cast_dtype is None):
+            if self._multiplies_as_in_a_scan(weight, cast_dtype):
                 return self.products([weight]).times(inputs[None], module.bias[None, None])[0]
-        if self.must_widen(cast_dtype or dtype, device):
+        if self.must_widen(cast_dtype or inputs.dtype, device):
             with torch.autocast(device, enabled=False):
                 parameters = {name: parameter.float() for name, parameter in module.named_parameters()}
-                return torch.func.functional_call(module, parameters, inputs.float()).to(dtype)
+                return torch.func.functional_call(module, parameters, inputs.float()).to(inputs.dtype)
         if is_plain and type(module) is nn.Conv1d:  # oneDNN takes twice the time, cuDNN 1 ms for each new shape
             windows = inputs.unfold(2, module.weight.shape[2], 1).transpose(1, 2).flatten(2)  # (N, positions, E width)
             return nn.functional.linear(windows, module.weight.flatten(1), module.bias).transpose(1, 2)
         return module(inputs)
 
-    def run_steps(self, *arguments: Any) -> tuple[Tensor, Tensor] | None:
-        """Runs all steps of a scan at once, as `run_packed` does; None if these kernels cannot."""
-        return None
+    def _multiplies_as_in_a_scan(self, weight: Any, cast_dtype: torch.dtype | None) -> bool:
+        """Whether a linear's product is computed here: that of a weight that is no tensor, or large on a CPU."""
+        if not isinstance(weight, Tensor):
+            return True
+        return weight.is_cpu and weight.nbytes >= self.large_bytes and cast_dtype is None
 
-    def run_steps_back(self, *arguments: Any) -> tuple[Tensor, Tensor] | None:
-        """Runs all steps backward at once, as `run_packed_back` does; None if these kernels cannot."""
-        return None
-
-    def at_once(self, weights: list[Weights]) -> int:
-        """How many directions take each step together."""
-        return 1 if weights[0].recurrent.nbytes > self.joint_bytes else len(weights)
+    def directions_per_step(self, weights: list[Weights]) -> int:
+        """How many directions take each step of the packed scan together."""
+        if weights[0].recurrent.nbytes > self.joint_bytes:
+            return 1
+        return len(weights)
 
     def join(self, weights: list[Weights], steps: int) -> WeightProducts:
         """Makes products from the weights of directions that step together."""
         inputs, biases, recurrents, projections = zip(*weights, strict=True)
         recurrent = self.products(recurrents, steps)
-        projection = None if projections[0] is None else self.products(projections, steps)
+        projection = None
+        if projections[0] is not None:
+            projection = self.products(projections, steps)
         return WeightProducts(self.products(inputs), torch.stack(biases).unsqueeze(1), recurrent, projection)
 
     def products(self, parts: Sequence[Tensor], steps: int = 0) -> Products:
@@ -590,7 +694,9 @@ class Kernels:
         """`first` `(D, k, m)` times `second` `(D, m, n)`; in bfloat16 only where the processor multiplies it."""
         if self.must_widen(first.dtype, first.device.type):
             return self.multiply(first.float(), second.float()).to(first.dtype)
-        return torch.bmm(first, second) if len(first) > 1 else torch.mm(first[0], second[0])[None]
+        if len(first) > 1:
+            return torch.bmm(first, second)
+        return torch.mm(first[0], second[0])[None]
 
     def must_widen(self, dtype: torch.dtype, device: str) -> bool:
         """Whether products in a dtype are computed in float32: in bfloat16 where the processor does not multiply it."""
@@ -601,7 +707,7 @@ Kernels.default = Kernels()
 _requested_kernels: ContextVar[Kernels | None] = ContextVar("kernels", default=None)
 
 
-def kernels() -> Kernels:
+def current_kernels() -> Kernels:
     """The kernels that layers use now."""
     return _requested_kernels.get() or Kernels.default
 
@@ -618,66 +724,88 @@ def using(requested: Kernels) -> Iterator[None]:
 
 def apply(module: nn.Module, inputs: Tensor) -> Tensor:
     """`module(inputs)`, a linear or a convolution, by these kernels unless a graph is being built."""
-    return module(inputs) if torch.compiler.is_compiling() else kernels().apply(module, inputs)
+    if torch.compiler.is_compiling():
+        return module(inputs)
+    return current_kernels().apply(module, inputs)
 
 
-# ---- The steps forward -----------------------------------------------------------------------------------------------
-
-_ACTIVATIONS = torch.sigmoid, torch.sigmoid, torch.tanh, torch.sigmoid  # of i, f, g, o
+# ---- The packed scan: its steps --------------------------------------------------------------------------------------
 
 
-class Trace(NamedTuple):
-    """The tensors that a scan keeps for its gradient, each for all words in reading order."""
+class PackedScan(NamedTuple):
+    """The scan of every device, by torch's own operations."""
 
-    gates: Tensor  # (D, N, 4H), i, f, g, o; at least float32
-    cells: Tensor  # (D, N, H), a_t, before clipping; at least float32
-    projected: Tensor  # (D, N, P), p_t, before clipping
+    kernels: Kernels
 
-    def part(self, directions: slice) -> "Trace":
-        """The part of some directions."""
-        return Trace(*(tensor[directions] for tensor in self))
+    def supports(self, weights: Weights) -> bool:
+        """True."""
+        return True
 
+    def directions_per_step(self, weights: list[Weights]) -> int:
+        """As the kernels say."""
+        return self.kernels.directions_per_step(weights)
 
-def run_packed(
-    inputs: Tensor,
-    outputs: Tensor,
-    order: ReadingOrder,
-    hidden: Tensor,
-    cell: Tensor,
-    weights: WeightProducts,
-    limits: Limits,
-    block_words: int,
-    trace: Trace | None,
-) -> tuple[Tensor, Tensor]:
-    """Runs all steps over inputs `(D, N, P)`, each direction in its reading order.
+    def run(self, steps: Steps) -> tuple[Tensor, Tensor]:
+        """As in `Scan`."""
+        order, limits = steps.order, steps.limits
+        weights = self.kernels.join(steps.weights, len(order.columns))
+        last_hidden = hidden = steps.hidden.clone()
+        last_cell = cell = steps.cell.to(wide(steps.cell.dtype), copy=True)
+        outputs = steps.outputs.split(order.columns, dim=1)
+        keeps = None if order.keeps is None else order.keeps.unsqueeze(2).split(order.columns, dim=1)
+        traces = None if steps.trace is None else steps.trace.by_step(order.columns)
+        gate_inputs = _gate_inputs(weights, steps.words, order, self.kernels.block_words)
+        for step, (count, gate_input) in enumerate(zip(order.columns, gate_inputs, strict=True)):
+            if count < hidden.shape[1]:  # the last rows' texts have ended; these rows stay as they are
+                hidden = hidden[:, :count]
+                cell = cell[:, :count]
+            if keeps is not None:
+                hidden.mul_(keeps[step])
+                cell.mul_(keeps[step])
+            trace = None if traces is None else traces[step]
+            products = weights.recurrent.times(hidden, gate_input).to(cell.dtype)
+            gates = products if trace is None else trace.gates
+            input_gate, forget_gate, candidate, output_gate = _activate(products, gates)
+            unlimited_cell = torch.mul(forget_gate, cell, out=cell if trace is None else trace.cells)
+            unlimited_cell.addcmul_(input_gate, candidate)
+            _clip(unlimited_cell, limits.cell, out=cell)
+            projected = cell.tanh().mul_(output_gate).to(hidden.dtype)
+            if weights.projection is not None:
+                projected = weights.projection.times(projected)
+            if trace is not None:
+                trace.projected.copy_(projected)
+            _clip(projected, limits.projection, out=hidden)
+            outputs[step].copy_(hidden)
+        return last_hidden, last_cell.to(steps.cell.dtype)
 
-    Writes h_t after each word to outputs `(D, N, P)` and fills `trace`, if given. Takes hidden `(D, B, P)` and cell
-    `(D, B, H)` before the first step, and returns them after each text's last word, in the same shapes. The texts are
-    in the order of `order.texts`; the cell may have another dtype than the rest.
-    """
-    state_dtype = cell.dtype
-    hidden, cell = last_hidden, last_cell = hidden.clone(), cell.to(wide(cell.dtype), copy=True)
-    tensors = outputs, order.keeps, *(trace or (None, None, None))
-    by_step = [[None] * len(order.columns) if each is None else each.split(order.columns, dim=1) for each in tensors]
-    steps = zip(order.columns, _gate_inputs(weights, inputs, order, block_words), *by_step, strict=True)
-    for count, gate_inputs, output, keeps, gates, cells, projected in steps:
-        if count < hidden.shape[1]:  # the last rows' texts have ended; these rows stay as they are
-            hidden, cell = hidden[:, :count], cell[:, :count]
-        if keeps is not None:
-            hidden.mul_(keeps.unsqueeze(2)), cell.mul_(keeps.unsqueeze(2))
-        products = weights.recurrent.times(hidden, gate_inputs).to(cell.dtype).chunk(4, dim=2)
-        parts = products if gates is None else gates.chunk(4, dim=2)
-        for function, product, part in zip(_ACTIVATIONS, products, parts, strict=True):
-            function(product, out=part)
-        input_gate, forget_gate, candidate, output_gate = parts
-        unlimited = torch.mul(forget_gate, cell, out=cell if cells is None else cells)
-        _clip(unlimited.addcmul_(input_gate, candidate), limits.cell, out=cell)
-        memory = cell.tanh().mul_(output_gate).to(hidden.dtype)
-        unlimited = memory if weights.projection is None else weights.projection.times(memory)
-        if projected is not None:
-            projected.copy_(unlimited)
-        output.copy_(_clip(unlimited, limits.projection, out=hidden))
-    return last_hidden, last_cell.to(state_dtype)
+    def run_back(self, steps: BackwardSteps) -> tuple[Tensor, Tensor]:
+        """As in `Scan`."""
+        trace, order, weights, limits = steps.trace, steps.order, steps.weights, steps.limits
+        d_cell, d_hidden = steps.d_cell, steps.d_hidden
+        stop, width = trace.cells.shape[1:]
+        forget_gates = trace.gates[..., width : 2 * width]
+        d_gates, to_cell, memories = _factors(trace, steps.previous_cells, limits)
+        for count in reversed(order.columns):
+            here = slice(stop - count, stop)
+            stop = stop - count
+            d_projected = steps.d_outputs[:, here].add_(d_hidden[:, :count])
+            if limits.projection is not None:
+                d_projected *= trace.projected[:, here].abs() <= limits.projection
+            d_memory = d_projected
+            if weights.projection is not None:
+                d_memory = self.kernels.multiply(d_projected, weights.projection)
+            d_memory = d_memory.to(d_cell.dtype)
+            d_here = torch.addcmul(d_cell[:, :count], d_memory, to_cell[:, here])
+            if limits.cell is not None:
+                d_here *= trace.cells[:, here].abs() <= limits.cell
+            d_gates[:, here, : 3 * width].unflatten(2, (3, width)).mul_(d_here.unsqueeze(2))
+            d_gates[:, here, 3 * width :] *= d_memory
+            torch.mul(d_here, forget_gates[:, here], out=d_cell[:, :count])
+            d_hidden[:, :count] = self.kernels.multiply(d_gates[:, here].to(d_hidden.dtype), weights.recurrent)
+            if order.keeps is not None:
+                d_hidden[:, :count] *= order.keeps[:, here, None]
+                d_cell[:, :count] *= order.keeps[:, here, None]
+        return d_gates, memories
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -685,78 +813,74 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
 
 
-def _gate_inputs(weights: WeightProducts, inputs: Tensor, order: ReadingOrder, block_words: int) -> Iterator[Tensor]:
+def _gate_inputs(weights: WeightProducts, words: Tensor, order: ReadingOrder, block_words: int) -> Iterator[Tensor]:
     """W_x x_t + b `(D, b_t, 4H)` of each step; one product computes all words of several steps."""
-    ends, start, step = list(accumulate(order.columns)), 0, 0
+    ends = list(accumulate(order.columns))
+    start = 0
+    step = 0
     while step < len(ends):
         next_step = max(step + 1, bisect_right(ends, start + block_words))
-        products = weights.inputs.times(inputs[:, start : ends[next_step - 1]], weights.bias)
+        stop = ends[next_step - 1]
+        products = weights.inputs.times(words[:, start:stop], weights.bias)
         yield from products.split(order.columns[step:next_step], dim=1)
-        start, step = ends[next_step - 1], next_step
+        start = stop
+        step = next_step
+
+
+def _activate(products: Tensor, gates: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Writes i, f, g, o of z `(D, b_t, 4H)` into gates of that shape, which may be z itself; returns the four."""
+    input_product, forget_product, candidate_product, output_product = products.chunk(4, dim=2)
+    input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=2)
+    torch.sigmoid(input_product, out=input_gate)
+    torch.sigmoid(forget_product, out=forget_gate)
+    torch.tanh(candidate_product, out=candidate)
+    torch.sigmoid(output_product, out=output_gate)
+    return input_gate, forget_gate, candidate, output_gate
 
 
 def _clip(tensor: Tensor, limit: float | None, out: Tensor) -> Tensor:
-    return out.copy_(tensor) if limit is None else torch.clamp(tensor, -limit, limit, out=out)
+    if limit is None:
+        return out.copy_(tensor)
+    return torch.clamp(tensor, -limit, limit, out=out)
 
 
-# ---- The steps backward ----------------------------------------------------------------------------------------------
-
-
-def run_packed_back(
-    trace: Trace,
-    order: ReadingOrder,
-    previous_cells: Tensor,
-    d_outputs: Tensor,
-    d_hidden: Tensor,
-    d_cell: Tensor,
-    weights: Weights,
-    limits: Limits,
-    chosen: Kernels,
-) -> tuple[Tensor, Tensor]:
-    """Runs all steps, the last one first; returns dz `(D, N, 4H)` and m `(D, N, H)` of all words.
-
-    The weights have D as the first axis. previous_cells `(D, N, H)` has c_{t-1}, zero where the state is reset.
-    d_outputs `(D, N, P)` becomes dp; d_hidden `(D, B, P)` and d_cell `(D, B, H)`, the gradients of the last states,
-    become those of the first states.
-    """
-    stop, width = trace.cells.shape[1:]
-    forget_gates = trace.gates[..., width : 2 * width]
-    d_gates, to_cell, memories = _factors(trace, previous_cells, limits)
-    for count in reversed(order.columns):
-        here, stop = slice(stop - count, stop), stop - count
-        d_projected = d_outputs[:, here].add_(d_hidden[:, :count])
-        if limits.projection is not None:
-            d_projected *= trace.projected[:, here].abs() <= limits.projection
-        d_memory = d_projected if weights.projection is None else chosen.multiply(d_projected, weights.projection)
-        d_memory = d_memory.to(d_cell.dtype)
-        d_here = torch.addcmul(d_cell[:, :count], d_memory, to_cell[:, here])
-        if limits.cell is not None:
-            d_here *= trace.cells[:, here].abs() <= limits.cell
-        d_gates[:, here, : 3 * width].unflatten(2, (3, width)).mul_(d_here.unsqueeze(2))
-        d_gates[:, here, 3 * width :] *= d_memory
-        torch.mul(d_here, forget_gates[:, here], out=d_cell[:, :count])
-        d_hidden[:, :count] = chosen.multiply(d_gates[:, here].to(d_hidden.dtype), weights.recurrent)
-        if order.keeps is not None:
-            d_hidden[:, :count] *= order.keeps[:, here, None]
-            d_cell[:, :count] *= order.keeps[:, here, None]
-    return d_gates, memories
+def _clipped(tensor: Tensor, limit: float | None) -> Tensor:
+    """The same tensor, or a clipped copy."""
+    if limit is None:
+        return tensor
+    return tensor.clamp(-limit, limit)
 
 
 def _factors(trace: Trace, previous_cells: Tensor, limits: Limits) -> tuple[Tensor, Tensor, Tensor]:
     """The factors of dz `(D, N, 4H)`, which each step multiplies in place; o (1 - tanh^2 c) and m `(D, N, H)`."""
     input_gate, forget_gate, candidate, output_gate = trace.gates.chunk(4, dim=2)
-    tanh_cells = trace.cells.tanh() if limits.cell is None else trace.cells.clamp(-limits.cell, limits.cell).tanh_()
+    if limits.cell is None:
+        tanh_cells = trace.cells.tanh()
+    else:
+        tanh_cells = trace.cells.clamp(-limits.cell, limits.cell).tanh_()
     to_cell = tanh_cells.square().neg_().add_(1).mul_(output_gate)
     factors = torch.empty_like(trace.gates)
-    of_input, of_forget, of_candidate, of_output = factors.chunk(4, dim=2)
-    torch.addcmul(input_gate, input_gate, input_gate, value=-1, out=of_input).mul_(candidate)
-    torch.addcmul(forget_gate, forget_gate, forget_gate, value=-1, out=of_forget).mul_(previous_cells)
-    torch.addcmul(input_gate, input_gate, candidate.square(), value=-1, out=of_candidate)
-    torch.addcmul(output_gate, output_gate, output_gate, value=-1, out=of_output).mul_(tanh_cells)
-    return factors, to_cell, tanh_cells.mul_(output_gate)
+    for_input, for_forget, for_candidate, for_output = factors.chunk(4, dim=2)
+    torch.addcmul(input_gate, input_gate, input_gate, value=-1, out=for_input).mul_(candidate)
+    torch.addcmul(forget_gate, forget_gate, forget_gate, value=-1, out=for_forget).mul_(previous_cells)
+    torch.addcmul(input_gate, input_gate, candidate.square(), value=-1, out=for_candidate)
+    torch.addcmul(output_gate, output_gate, output_gate, value=-1, out=for_output).mul_(tanh_cells)
+    memories = tanh_cells.mul_(output_gate)
+    return factors, to_cell, memories
 
 
-# ---- The packed scan -------------------------------------------------------------------------------------------------
+# ---- The packed scan: a layer and its gradient -----------------------------------------------------------------------
+
+
+class LayerInputs(NamedTuple):
+    """What a scan of one layer reads."""
+
+    inputs: Tensor  # (B, T, DP), in text order
+    order: ReadingOrder
+    hidden: Tensor  # (B, DP), before the first word
+    cell: Tensor  # (B, DH), before the first word
+    weights: list[Weights]  # of each direction
+    limits: Limits
 
 
 def scan_layer(
@@ -768,87 +892,115 @@ def scan_layer(
     in text order, zero where the mask is False, and the last hidden and cell. `weights` has one item for each
     direction.
     """
-    layout, tensors, chosen = layout.on(inputs.device), [tensor for parts in weights for tensor in parts], kernels()
+    order = layout.on(inputs.device).order
+    parameters = [tensor for direction in weights for tensor in direction]
+    kernels = current_kernels()
     with torch.autocast(inputs.device.type, enabled=False):
-        if needs_gradient(inputs, hidden, cell, *tensors):
-            return _PackedScan.apply(layout.order, limits, chosen, inputs, hidden, cell, *tensors)
-        return _scan_words(inputs, layout.order, hidden, cell, weights, limits, chosen, None)[0]
+        if needs_gradient(inputs, hidden, cell, *parameters):
+            return _LayerScan.apply(order, limits, kernels, inputs, hidden, cell, *parameters)
+        layer = LayerInputs(inputs, order, hidden, cell, weights, limits)
+        return _scan_words(layer, kernels, None)[0]
 
 
-def _scan_words(
-    inputs: Tensor,
-    order: ReadingOrder,
-    hidden: Tensor,
-    cell: Tensor,
-    weights: list[Weights],
-    limits: Limits,
-    chosen: Kernels,
-    trace: Trace | None,
-) -> tuple[Scanned, Tensor]:
+def _scan_words(layer: LayerInputs, kernels: Kernels, trace: Trace | None) -> tuple[Scanned, Tensor]:
     """Scans as `scan_layer` does, outside autograd, and fills `trace`; also returns x_t and h_t, `(2, D, N, P)`."""
-    dtype, input_dtype, last = hidden.dtype, inputs.dtype, []
-    weights = [parts.to(dtype) for parts in weights]
-    shape = 2, len(weights), order.places.shape[1], inputs.shape[-1] // len(weights)
-    words, outputs = vectors = inputs.new_empty(shape, dtype=dtype)
+    inputs, order = layer.inputs, layer.order
+    dtype = layer.hidden.dtype
+    weights = [direction.to(dtype) for direction in layer.weights]
+    shape = (2, len(weights), order.places.shape[1], inputs.shape[-1] // len(weights))
+    vectors = inputs.new_empty(shape, dtype=dtype)
+    words, outputs = vectors
     _pack(inputs, order, words)
-    hidden, cell = _pack_state(hidden, order), _pack_state(cell, order)
-    for part, part_order in _parts(weights, order, chosen):
-        tensors = (words[part], outputs[part], part_order, hidden[part], cell[part])
-        part_trace = None if trace is None else trace.part(part)
-        ran = chosen.run_steps(*tensors, weights[part], limits, part_trace)
-        joint = weights[part], len(order.columns)
-        last.append(ran or run_packed(*tensors, chosen.join(*joint), limits, chosen.block_words, part_trace))
-    states = [_keep_at_end(torch.cat(parts), order) for parts in zip(*last, strict=True)]
-    hidden, cell = (_unpack_state(state, order).to(input_dtype) for state in states)
+    hidden = _pack_state(layer.hidden, order)
+    cell = _pack_state(layer.cell, order)
+    scan = kernels.scan_for(weights[0])
+    last_hidden = []
+    last_cell = []
+    for part, part_order in _parts(order, len(weights), scan.directions_per_step(weights)):
+        steps = Steps(
+            words=words[part],
+            outputs=outputs[part],
+            order=part_order,
+            hidden=hidden[part],
+            cell=cell[part],
+            weights=weights[part],
+            limits=layer.limits,
+            trace=None if trace is None else trace.part(part),
+        )
+        part_hidden, part_cell = scan.run(steps)
+        last_hidden.append(part_hidden)
+        last_cell.append(part_cell)
+    hidden = _unpack_state(_keep_at_end(torch.cat(last_hidden), order), order).to(inputs.dtype)
+    cell = _unpack_state(_keep_at_end(torch.cat(last_cell), order), order).to(inputs.dtype)
     return (_unpack(outputs, order, inputs), hidden, cell), vectors
 
 
-class _PackedScan(torch.autograd.Function):
+class _LayerScan(torch.autograd.Function):
     """A layer with its gradient, which cannot be differentiated again."""
 
     @staticmethod
-    def forward(ctx: Any, order: ReadingOrder, limits: Limits, chosen: Kernels, *tensors: Any) -> Scanned:
+    def forward(ctx: Any, order: ReadingOrder, limits: Limits, kernels: Kernels, *tensors: Any) -> Scanned:
         inputs, hidden, cell, *parameters = tensors
-        weights = [parts.to(hidden.dtype) for parts in _by_direction(parameters)]
-        (height, size), shape = weights[0].recurrent.shape, order.places.shape
-        gates, cells = (cell.new_empty(*shape, each, dtype=wide(cell.dtype)) for each in (height, height // 4))
-        trace = Trace(gates, cells, hidden.new_empty(*shape, size))
-        scanned, vectors = _scan_words(inputs, order, hidden, cell, weights, limits, chosen, trace)
-        ctx.save_for_backward(*trace, vectors, hidden, cell, *(tensor for parts in weights for tensor in parts))
-        ctx.order, ctx.limits, ctx.chosen, ctx.dtype = order, limits, chosen, parameters[0].dtype
+        weights = [direction.to(hidden.dtype) for direction in _by_direction(parameters)]
+        height, size = weights[0].recurrent.shape
+        shape = order.places.shape
+        trace = Trace(
+            gates=cell.new_empty(*shape, height, dtype=wide(cell.dtype)),
+            cells=cell.new_empty(*shape, height // 4, dtype=wide(cell.dtype)),
+            projected=hidden.new_empty(*shape, size),
+        )
+        scanned, vectors = _scan_words(LayerInputs(inputs, order, hidden, cell, weights, limits), kernels, trace)
+        ctx.save_for_backward(*trace, vectors, hidden, cell, *(tensor for direction in weights for tensor in direction))
+        ctx.order = order
+        ctx.limits = limits
+        ctx.kernels = kernels
+        ctx.dtype = parameters[0].dtype
         return scanned
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor) -> tuple[Tensor | None, ...]:
         gates, cells, projected, (words, outputs), hidden, cell, *parameters = ctx.saved_tensors
-        order, limits, chosen, needs_inputs = ctx.order, ctx.limits, ctx.chosen, ctx.needs_input_grad[3]
-        trace, weights = Trace(gates, cells, projected), _by_direction(parameters)
+        order, kernels = ctx.order, ctx.kernels
+        needs_inputs = ctx.needs_input_grad[3]
+        trace = Trace(gates, cells, projected)
+        weights = _by_direction(parameters)
         d_words = _pack(d_outputs, order, torch.empty_like(words))
         # Rows of texts that ended before a step hold the gradient of their last state.
-        d_states = [_keep_at_end(_pack_state(state, order), order) for state in (d_hidden, d_cell)]
-        d_packed_hidden, d_packed_cell = d_states[0].to(words.dtype), d_states[1].to(wide(d_cell.dtype))
-        clipped_cells = cells if limits.cell is None else cells.clamp(-limits.cell, limits.cell)
+        d_packed_hidden = _keep_at_end(_pack_state(d_hidden, order), order).to(words.dtype)
+        d_packed_cell = _keep_at_end(_pack_state(d_cell, order), order).to(wide(d_cell.dtype))
         previous = _previous(outputs, _pack_state(hidden, order), order)
-        previous_cells = _previous(clipped_cells, _pack_state(cell, order).to(cells.dtype), order)
+        first_cells = _pack_state(cell, order).to(cells.dtype)
+        previous_cells = _previous(_clipped(cells, ctx.limits.cell), first_cells, order)
+        scan = kernels.scan_for(weights[0])
         d_inputs: list[Tensor] = []
         d_weights: list[Tensor | None] = []
-        for part, part_order in _parts(weights, order, chosen):
-            own, d_projected, of_part = stack(weights[part]), d_words[part], (trace.part(part), part_order)
-            of_states = previous_cells[part], d_projected, d_packed_hidden[part], d_packed_cell[part]
-            ran = chosen.run_steps_back(*of_part, *of_states, own, limits)
-            d_gates, memories = ran or run_packed_back(*of_part, *of_states, own, limits, chosen)
-            d_products = d_gates.to(words.dtype)
-            joint = Weights(
-                chosen.multiply(d_products.mT, words[part]),
-                d_gates.sum(dim=1),
-                chosen.multiply(d_products.mT, previous[part]),
-                None if own.projection is None else chosen.multiply(d_projected.mT, memories.to(words.dtype)),
+        for part, part_order in _parts(order, len(weights), scan.directions_per_step(weights)):
+            stacked = stack(weights[part])
+            steps = BackwardSteps(
+                trace=trace.part(part),
+                order=part_order,
+                previous_cells=previous_cells[part],
+                d_outputs=d_words[part],
+                d_hidden=d_packed_hidden[part],
+                d_cell=d_packed_cell[part],
+                weights=stacked,
+                limits=ctx.limits,
             )
-            for direction in range(len(d_gates)):
-                d_weights += [None if each is None else each[direction].to(ctx.dtype) for each in joint]
+            d_gates, memories = scan.run_back(steps)
+            d_products = d_gates.to(words.dtype)
+            d_projection = None
+            if stacked.projection is not None:
+                d_projection = kernels.multiply(d_words[part].mT, memories.to(words.dtype))
+            d_stacked = Weights(
+                inputs=kernels.multiply(d_products.mT, words[part]),
+                bias=d_gates.sum(dim=1),
+                recurrent=kernels.multiply(d_products.mT, previous[part]),
+                projection=d_projection,
+            )
+            d_weights += _tensors_by_direction(d_stacked, ctx.dtype)
             if needs_inputs:
-                d_inputs += chosen.multiply(d_products, own.inputs)
+                d_inputs += kernels.multiply(d_products, stacked.inputs)
         return (
             *(None, None, None),
             _unpack(d_inputs, order, d_outputs) if needs_inputs else None,
@@ -858,17 +1010,28 @@ class _PackedScan(torch.autograd.Function):
         )
 
 
+def _tensors_by_direction(stacked: Weights, dtype: torch.dtype) -> list[Tensor | None]:
+    """The tensors of one direction after the other, in a dtype; the inverse of `_by_direction` and `stack`."""
+    tensors: list[Tensor | None] = []
+    for direction in range(len(stacked.bias)):
+        for tensor in stacked:
+            tensors.append(None if tensor is None else tensor[direction].to(dtype))
+    return tensors
+
+
 def _by_direction(tensors: Sequence[Any]) -> list[Weights]:
     """The weights of each direction, one after the other."""
     return [Weights(*tensors[start : start + 4]) for start in range(0, len(tensors), 4)]
 
 
-def _parts(weights: list[Weights], order: ReadingOrder, chosen: Kernels) -> Iterator[tuple[slice, ReadingOrder]]:
-    """The directions that take each step together, and their reading order."""
-    at_once = chosen.at_once(weights)
-    for start in range(0, len(weights), at_once):
-        part = slice(start, start + at_once)
-        yield part, order if order.keeps is None else order._replace(keeps=order.keeps[part])
+def _parts(order: ReadingOrder, count: int, directions_per_step: int) -> Iterator[tuple[slice, ReadingOrder]]:
+    """The directions that take each step together, of `count` in all, and their reading order."""
+    for start in range(0, count, directions_per_step):
+        part = slice(start, start + directions_per_step)
+        if order.keeps is None:
+            yield part, order
+        else:
+            yield part, order._replace(keeps=order.keeps[part])
 
 
 def _pack(vectors: Tensor, order: ReadingOrder, words: Tensor) -> Tensor:
@@ -898,7 +1061,9 @@ def _pack_state(state: Tensor, order: ReadingOrder) -> Tensor:
 
 def _keep_at_end(state: Tensor, order: ReadingOrder) -> Tensor:
     """Sets the state `(D, B, .)` to zero for texts that are reset after their last word."""
-    return state if order.keeps_at_end is None else state * order.keeps_at_end.unsqueeze(2)
+    if order.keeps_at_end is None:
+        return state
+    return state * order.keeps_at_end.unsqueeze(2)
 
 
 def _unpack_state(state: Tensor, order: ReadingOrder) -> Tensor:
@@ -911,4 +1076,6 @@ def _previous(states: Tensor, first: Tensor, order: ReadingOrder) -> Tensor:
     ends = [0, *accumulate(order.columns)]
     before = [states[:, start : start + count] for start, count in zip(ends, order.columns[1:], strict=False)]
     previous = torch.cat([first[:, : max(order.columns, default=0)], *before], dim=1)
-    return previous if order.keeps is None else previous * order.keeps.unsqueeze(2)
+    if order.keeps is None:
+        return previous
+    return previous * order.keeps.unsqueeze(2)

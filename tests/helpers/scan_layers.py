@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from elmo_hf import ElmoConfig
 from elmo_hf.kernels.path import scan_path
 from elmo_hf.kernels.processor_kernels import ProcessorKernels
-from elmo_hf.kernels.triton_scan import is_available
+from elmo_hf.kernels.triton_scan import TritonScan, is_available
 from elmo_hf.model.layers_elmo import LSTMP, BiLMLayer
 from elmo_hf.model.scan_elmo import BatchLayout, Kernels, has_onednn, has_onednn_layout, using
 
@@ -48,7 +48,7 @@ class Path(NamedTuple):
 ALONE: dict[str, Any] = {"joint_bytes": 0, "large_bytes": 0}
 PACKS: dict[str, Any] = ALONE | {"repays": dict.fromkeys((torch.float32, torch.bfloat16), 1)}
 if IS_TRITON:
-    PATHS = {"triton in two launches": Path(ProcessorKernels(launch_words=2 * B))}
+    PATHS = {"triton in two launches": Path(ProcessorKernels(faster_scans=(TritonScan(launch_words=2 * B),)))}
 else:
     PATHS = {
         "without the package": Path(Kernels()),
