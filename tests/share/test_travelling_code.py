@@ -1,4 +1,4 @@
-"""A saved folder computes the same without the package, bit for bit; its code is that of `elmo_hf/model`, byte for byte."""
+"""A saved folder computes the same without the package, bit for bit; its code is `elmo_hf/model`, byte for byte."""
 
 import importlib.metadata
 import shutil
