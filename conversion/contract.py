@@ -36,7 +36,7 @@ class Checkpoint:
     tensors: dict[str, np.ndarray]
     tokenizer: ElmoTokenizer  # turns text into the model's inputs
     sources: dict[str, Path]  # the files whose digests the model card lists, by the names that the card prints
-    make_reference: Callable[[], ReferenceElmo] | None = None  # makes the witness for `--check`; None if there is none
+    make_reference: Callable[[], ReferenceElmo] | None = None  # makes the witness for the check; None if there is none
     notes: tuple[str, ...] = ()  # messages for the user about the parts of the source that the folder lacks
 
 
