@@ -16,7 +16,7 @@ import torch
 import typer
 
 from elmo_hf import BiLMState, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import convert_source
 
 KINDS = ("layers", "hidden", "cell", "mixes", "mixes, batch norm")
@@ -33,7 +33,7 @@ def largest_differences(case: Path) -> dict[str, float]:
         found[kind].append((difference if mask is None else difference[:, mask]).max().item())
 
     with tempfile.TemporaryDirectory() as folder:
-        convert_source(case, Path(folder) / "elmo", Given())
+        convert_source(case, Path(folder) / "elmo", NamedFiles())
         tokenizer = ElmoTokenizer.from_pretrained(Path(folder) / "elmo")
         state: BiLMState | None = None
         model = ElmoModel.from_pretrained(Path(folder) / "elmo").eval()

@@ -23,7 +23,7 @@ from elmo_hf.model.configuration_elmo import ElmoConfig
 
 from .contract import Checkpoint
 from .readers.torch_files import read_matrix
-from .refusals import require
+from .refusals import ConversionError
 from .witness.reference import ReferenceElmo, State
 
 
@@ -38,32 +38,54 @@ def align(checkpoint: Checkpoint, files: Mapping[int, Path]) -> Checkpoint:
         ConversionError: if a file is not a finite matrix `(2P, 2P)` or has only zeros, if there is no such layer, or if
             the checkpoint has a softmax, which reads layers that are not aligned.
     """
-    config, matrices = checkpoint.config, {layer: read_matrix(path) for layer, path in sorted(files.items())}
-    expected = f"a finite matrix of {config.hidden_size} x {config.hidden_size}, the width of the layers, not all zeros"
-    for layer, path in files.items():
-        matrix = matrices[layer]
-        is_legal = matrix.shape == (config.hidden_size,) * 2 and np.isfinite(matrix).all() and matrix.any()
-        require(bool(is_legal), path, "", expected, f"{matrix.dtype} {matrix.shape}")
-        most = config.num_hidden_layers
-        require(layer <= most, path, "", f"for a layer from 0 to {most}", layer)
-        has_softmax = config.num_softmax_words is not None
-        require(not has_softmax, path, "", "for a model without a softmax", "one with a softmax over words")
+    config = checkpoint.config
+    matrices = {}
+    for layer, path in sorted(files.items()):
+        matrices[layer] = read_matrix(path)
+        _check_matrix(matrices[layer], layer, path, config)
     fields = config.to_diff_dict() | {"aligned_layers": [*matrices]}
+    make_reference = None
+    if checkpoint.make_reference is not None:
+        make_reference = partial(AlignedReference, checkpoint.make_reference, matrices)
     return replace(
         checkpoint,
         config=ElmoConfig(**fields),
         tensors=checkpoint.tensors | {"bilm.alignment": np.stack([*matrices.values()]).astype(np.float32)},
         sources=checkpoint.sources | {path.name: path for path in files.values()},
-        make_reference=checkpoint.make_reference and partial(AlignedReference, checkpoint.make_reference, matrices),
+        make_reference=make_reference,
     )
+
+
+def _check_matrix(matrix: np.ndarray, layer: int, path: Path, config: ElmoConfig) -> None:
+    size = config.hidden_size
+    if matrix.shape != (size, size):
+        raise ConversionError(
+            f"{path} must hold a matrix of {size} x {size}, the width of the model's layers, but its shape is "
+            f"{matrix.shape}."
+        )
+    if not np.isfinite(matrix).all():
+        raise ConversionError(f"{path} must hold a finite matrix, but it has NaN or infinite numbers; get it again.")
+    if not matrix.any():
+        raise ConversionError(f"{path} must hold a matrix that is not all zeros, but it has only zeros; get it again.")
+    if not 0 <= layer <= config.num_hidden_layers:
+        raise ConversionError(
+            f"{path} is the matrix for layer {layer}, but the model has only the layers from 0 to "
+            f"{config.num_hidden_layers}."
+        )
+    if config.num_softmax_words is not None:
+        raise ConversionError(
+            f"{path} cannot be applied, because the model has a softmax, which reads layers that are not aligned; "
+            "align the model without its softmax."
+        )
 
 
 class AlignedReference(ReferenceElmo):
     """The witness with matrices on its layers."""
 
     def __init__(self, make_reference: Callable[[], ReferenceElmo], matrices: Mapping[int, np.ndarray]) -> None:
-        """Takes the witness of the model without matrices, and the matrices by layer."""
-        self.reference, self.matrices = make_reference(), matrices
+        """Takes a function that makes the witness of the model without matrices, and the matrices by layer."""
+        self.reference = make_reference()
+        self.matrices = matrices
 
     def embed(self, words: Sequence[str], state: State | None = None) -> np.ndarray:
         """Embeds as `ReferenceElmo.embed` does."""

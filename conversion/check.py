@@ -1,4 +1,4 @@
-"""The option `--check`: compares the numbers of a written folder with a witness's and with published numbers."""
+"""The check of a conversion: compares a written folder's numbers with a witness's and with published numbers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,13 +11,13 @@ from elmo_hf.folder.loading import load_complete, load_tokenizer
 
 from .contract import Checkpoint
 from .published import PUBLISHED, Published, name_of
-from .refusals import ConversionError, require
+from .refusals import ConversionError
 from .witness.reference import ReferenceElmo
-from .witness.reference_outputs import STREAMS, TOLERANCE, Layers, Stream
+from .witness.reference_outputs import PUBLISHED_NUMBERS, PUBLISHED_TOLERANCE, Layers, PublishedNumbers
 
 # Sentences of different lengths and scripts, with one word longer than the 48 bytes that the model reads.
 CHECK_SENTENCES = (
-    "The ferry left the harbour at 7:45 , ten minutes late .".split(),
+    ["The", "ferry", "left", "the", "harbour", "at", "7:45", ",", "ten", "minutes", "late", "."],
     ["Yes"],
     ["naïve", "Übung", "日本語", "x" * 60, "!"],
 )
@@ -25,10 +25,10 @@ CHECK_SENTENCES = (
 CHECK_TOLERANCE = 1e-4
 
 
-def check_folder(
+def check_conversion(
     folder: Path,
     checkpoint: Checkpoint,
-    streams: Sequence[Stream] = STREAMS,
+    published_numbers: Sequence[PublishedNumbers] = PUBLISHED_NUMBERS,
     published: Mapping[str, Published] = PUBLISHED,
 ) -> tuple[float, list[str]]:
     """Compares the folder's model with the checkpoint's witness, and with numbers published for these weights.
@@ -40,36 +40,56 @@ def check_folder(
         ConversionError: if there is no witness, or a difference is larger than the tolerance.
     """
     if checkpoint.make_reference is None:
-        raise ConversionError("`--check` compares with a reference that reads characters; this model reads word ids.")
+        raise ConversionError(
+            "the check compares with a reference that reads characters, but this model reads word ids; convert it "
+            "without the check."
+        )
     model, tokenizer = load_complete(folder), load_tokenizer(folder)
     difference = largest_difference(model, tokenizer, checkpoint.make_reference())
-    # A NaN fails too.
-    expected, found = f"within {CHECK_TOLERANCE:.0e} of its checkpoint", f"a difference of {difference:.2e}"
-    require(difference <= CHECK_TOLERANCE, "the converted model", "", expected, found, "Nothing was written.")
+    is_close = difference <= CHECK_TOLERANCE  # a NaN is not
+    if not is_close:
+        raise ConversionError(
+            f"the converted model must be within {CHECK_TOLERANCE:.0e} of its checkpoint, but a difference of "
+            f"{difference:.2e} was found. Nothing was written."
+        )
+    reproduced = []
+    for numbers in published_numbers:
+        if not _may_be_published(checkpoint, published[numbers.model]):
+            continue
+        _compare_with_published(model, tokenizer, numbers)
+        if numbers.model not in reproduced:
+            reproduced.append(numbers.model)
+    return difference, reproduced
+
+
+def _may_be_published(checkpoint: Checkpoint, row: Published) -> bool:
+    """Whether a checkpoint has the file name and the sizes of a published one, of which no checksums are known."""
     names = {path.name for path in checkpoint.sources.values()}
-    size = f"{checkpoint.config.cell_size}/{checkpoint.config.projection_size}"
-    compared = []
-    for stream in streams:
-        # No checksums were published, so a published model is recognised by its file's name and its sizes.
-        about = published[stream.model]
-        is_same = name_of(about.addresses["weights"][0]) in names and about.size == size
-        if is_same and not checkpoint.config.aligned_layers:
-            numbers = stream.measure(embed_stream(model, tokenizer, stream.sentences))
-            largest = float(np.max(np.abs(np.array(stream.expected) - numbers)))
-            expected = f"within {TOLERANCE:.0e} of the {stream.model} model's that {stream.source} has"
-            advice = "Nothing was written. It is another model with the same file name, or its file is damaged."
-            what = "the vectors of the converted model"
-            require(largest <= TOLERANCE, what, "", expected, f"a difference of {largest:.6f}", advice)
-            compared.append(stream.model)
-    return difference, [*dict.fromkeys(compared)]
+    config = checkpoint.config
+    has_name = name_of(row.addresses["weights"][0]) in names
+    has_size = row.size == f"{config.cell_size}/{config.projection_size}"
+    return has_name and has_size and not config.aligned_layers
+
+
+def _compare_with_published(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, published: PublishedNumbers
+) -> None:
+    """Raises ConversionError unless a model has the numbers that were published for its vectors."""
+    numbers = published.measure(embed_in_turn(model, tokenizer, published.sentences))
+    difference = float(np.max(np.abs(np.array(published.expected) - numbers)))
+    is_close = difference <= PUBLISHED_TOLERANCE  # a NaN is not
+    if not is_close:
+        raise ConversionError(
+            f"the vectors of the converted model must be within {PUBLISHED_TOLERANCE:.0e} of the {published.model} "
+            f"model's that {published.source} has, but a difference of {difference:.6f} was found. Nothing was "
+            "written. Get the weights again or, if it is another model whose file has this name, rename the file."
+        )
 
 
 @torch.no_grad()
 def largest_difference(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, reference: ReferenceElmo) -> float:
     """Largest absolute difference between a model and the witness, over all layers of `CHECK_SENTENCES`."""
-    inputs = tokenizer(
-        [list(words) for words in CHECK_SENTENCES], is_split_into_words=True, padding=True, return_tensors="pt"
-    )
+    inputs = tokenizer(list(CHECK_SENTENCES), is_split_into_words=True, padding=True, return_tensors="pt")
     layers = torch.stack(model(**inputs, output_hidden_states=True).hidden_states).double().numpy()
     differences = []
     for row, words in enumerate(CHECK_SENTENCES):
@@ -79,9 +99,10 @@ def largest_difference(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
 
 
 @torch.no_grad()
-def embed_stream(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> Layers:
+def embed_in_turn(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> Layers:
     """Embeds sentences in turn, passing the state on: `(L+1, n, 2P)` each, without boundaries."""
-    state, layers = None, []
+    state = None
+    layers = []
     for sentence in sentences:
         inputs = tokenizer([sentence.split(" ")], is_split_into_words=True, return_tensors="pt")
         output = model(**inputs, state=state, output_hidden_states=True)

@@ -1,4 +1,4 @@
-"""The argument and the result of every reader: the files that the user gave, and an ELMo with our names."""
+"""The argument and the result of every reader: the files that the user names, and an ELMo with our names."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,10 +11,12 @@ from elmo_hf.model.tokenization_elmo import ElmoTokenizer
 
 from .witness.reference import ReferenceElmo
 
+Report = Callable[[str], None]  # gives a message to the user
+
 
 @dataclass(frozen=True)
-class Given:
-    """Files and settings that a user may give besides SOURCE; for None the format decides."""
+class NamedFiles:
+    """Files that a user names besides SOURCE; a reader looks for those that are None in SOURCE."""
 
     options: Path | None = None  # the options file
     weights: Path | None = None  # the biLM's hdf5 file, or the `.index` of a TensorFlow checkpoint
@@ -22,7 +24,6 @@ class Given:
     softmax: Path | None = None  # the hdf5 file with the softmax of the language models; `weights` may hold it instead
     # The dump of the vocabulary's token vectors that bilm-tf wrote; it replaces the character CNN.
     token_embeddings: Path | None = None
-    word_splitter: str | None = None  # how the tokenizer splits raw text
 
 
 @dataclass(frozen=True)
@@ -35,5 +36,9 @@ class Checkpoint:
     tensors: dict[str, np.ndarray]
     tokenizer: ElmoTokenizer  # turns text into the model's inputs
     sources: dict[str, Path]  # the files whose digests the model card lists, by the names that the card prints
-    make_reference: Callable[[], ReferenceElmo] | None = None  # makes the witness for `--check`; None if there is none
+    make_reference: Callable[[], ReferenceElmo] | None = None  # makes the witness for the check; None if there is none
     notes: tuple[str, ...] = ()  # messages for the user about the parts of the source that the folder lacks
+
+
+def drop_message(message: str) -> None:
+    """A `Report` that tells the user nothing."""

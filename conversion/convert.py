@@ -9,8 +9,8 @@ second shard. On the way back the softmax becomes softmax.hdf5.
 """
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,51 +28,62 @@ from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.share.model_card import Conversion, Facts, as_list, render_card
 
 from .alignment import align
-from .check import check_folder
-from .contract import Given
+from .check import check_conversion
+from .contract import Checkpoint, NamedFiles, Report, drop_message
 from .formats import recognise
-from .hdf5 import write_hdf5
+from .hdf5 import write_arrays
 from .model import is_of_a_mix, num_parameters, save_model
 from .readers.hdf5_layout import (
     FORGET_BIAS,
+    SOFTMAX_BIAS,
+    SOFTMAX_MATRIX,
     allennlp_rules,
-    has_softmax,
     language_model_rules,
     options_from_config,
     with_forget_bias,
 )
-from .refusals import require
+from .refusals import ConversionError
 from .rules import export_arrays
-from .sources import open_source
+from .sources import Source, open_source
+
+# The classes of a saved folder with a softmax.
+LANGUAGE_MODELS = ("ElmoForPreTraining", "ElmoForCausalLM")
+
+
+@dataclass(frozen=True)
+class FolderSettings:
+    """How the folder of a converted checkpoint is checked, written and described."""
+
+    word_splitter: str | None = None  # how the tokenizer splits raw text; for None the format and the language decide
+    check: bool = False  # whether to compare the folder with the witness, before its weights are rounded to `dtype`
+    dtype: str = "float32"  # the type of the written weights: float32 or bfloat16
+    align_files: Mapping[int, Path] | None = None  # the file of a matrix for each layer to align (`alignment.py`)
+    source_name: str | None = None  # the card's name for the source; None: the name of its file or folder
+    facts: Facts | None = None  # published facts about the weights, for the card
+    labels: Mapping[str, Any] | None = None  # the user's labels of the weights, for the card (`card_labels`)
+
+
+DEFAULTS = FolderSettings()
 
 
 def convert_source(
     path: Path,
     destination: Path,
-    given: Given,
-    *,
-    source_name: str | None = None,
-    check: bool = False,
-    dtype: str = "float32",
-    align_files: Mapping[int, Path] | None = None,
-    facts: Facts | None = None,
-    labels: Mapping[str, Any] | None = None,
-    tell: Callable[[str], None] = lambda message: None,
+    files: NamedFiles,
+    settings: FolderSettings = DEFAULTS,
+    report: Report = drop_message,
 ) -> float | None:
     """Converts a SOURCE of any known format to a folder that `AutoModel.from_pretrained` loads.
+
+    If neither the labels nor the facts have English among known languages, and no word splitter is set, raw text is
+    split at blanks.
 
     Args:
         path: a folder, a file, or an archive.
         destination: the new folder; it must not exist.
-        given: the files and settings that the user gave besides `path`.
-        source_name: the model card's name for the source; None: the name of its file or folder.
-        check: whether to compare the folder with the witness, before its weights are rounded to `dtype`.
-        dtype: the type of the written weights: float32 or bfloat16.
-        align_files: for each layer to align, the file of its matrix (`alignment.py`).
-        facts: published facts about the weights, for the card.
-        labels: the user's labels of the weights, for the card (`card_labels`). If neither they nor `facts` have English
-            among known languages, and `given` has no word splitter, raw text is split at blanks.
-        tell: a function for messages: the format, parts of the source that the folder lacks, and published vectors.
+        files: the files that the user named besides `path`.
+        settings: how the folder is checked, written and described.
+        report: a function for messages: the format, parts of the source that the folder lacks, and published vectors.
 
     Returns:
         the largest absolute difference of the check over all layers, or None without a check.
@@ -83,44 +94,75 @@ def convert_source(
     """
     with new_folder(destination) as folder:
         with open_source(path, folder) as source:
-            found = recognise(source)
-            tell(f"Found {found.name} in {path}.")
-            names = [name for name, value in vars(given).items() if value is not None and name not in found.takes]
-            options = ", ".join(f"--{name.replace('_', '-')}" for name in names)
-            require(not names, path, "", f"converted without {options}", found.name)
-            languages = as_list({**(facts.metadata if facts else {}), **(labels or {})}.get("language"))
-            if given.word_splitter is None and languages and not any(each.split("-")[0] == "en" for each in languages):
-                given = replace(given, word_splitter="whitespace")
-                tell(
-                    f"Note: the language is {', '.join(languages)}, so raw text is split at blanks only: write words "
-                    "and punctuation apart, as in the training text, or choose English rules by `--word-splitter ptb`."
-                )
-            checkpoint = found.read(source, given)
-            if align_files:
-                checkpoint = align(checkpoint, align_files)
-            for note in checkpoint.notes:
-                tell(f"Note: {note}")
-            save_model(checkpoint, folder)
-            checkpoint.tokenizer.save_pretrained(folder)
-            difference, published = check_folder(folder, checkpoint) if check else (None, [])
-            for name in published:
-                tell(f"Note: the vectors are those that were published for {name}.")
-            if dtype != "float32":
-                save_model(checkpoint, folder, dtype)
-            digests = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
-            card = render_card(
-                destination.resolve().name,
-                config=checkpoint.config,
-                num_parameters=num_parameters(checkpoint.tensors),
-                auto_class="AutoModel" if checkpoint.config.num_softmax_words is None else "AutoModelForPreTraining",
-                facts=facts,
-                conversion=Conversion(source_name or path.resolve().name, digests, difference),
-                word_splitter=checkpoint.tokenizer.word_splitter,
-                **labels or {},
-            )
+            checkpoint = _read_checkpoint(source, files, settings, report)
+            difference = _write_model(checkpoint, folder, settings, report)
+            digests = {name: sha256_of_file(file) for name, file in checkpoint.sources.items()}
+            conversion = Conversion(settings.source_name or path.resolve().name, digests, difference)
+            card = _card(checkpoint, destination.resolve().name, conversion, settings)
             (folder / "README.md").write_text(card, encoding="utf-8")
         write_sums(folder, MODEL_FILES)
     return difference
+
+
+def _read_checkpoint(source: Source, files: NamedFiles, settings: FolderSettings, report: Report) -> Checkpoint:
+    """Reads a source by the first format that fits, and aligns the layers that have a matrix."""
+    source_format = recognise(source)
+    report(f"Found {source_format.name} in {source.path}.")
+    unused = [name for name, file in vars(files).items() if file is not None and name not in source_format.takes]
+    if unused:
+        names = " or ".join(f"`{name}`" for name in unused)
+        raise ConversionError(
+            f"{source.path} is {source_format.name}, whose reader takes no {names} file; convert it without."
+        )
+    checkpoint = source_format.read(source, files, _word_splitter(settings, report))
+    if settings.align_files:
+        checkpoint = align(checkpoint, settings.align_files)
+    for note in checkpoint.notes:
+        report(f"Note: {note}")
+    return checkpoint
+
+
+def _word_splitter(settings: FolderSettings, report: Report) -> str | None:
+    """The splitter that the user chose; blanks, if the weights are known not to be English; else None."""
+    if settings.word_splitter is not None:
+        return settings.word_splitter
+    metadata = dict(settings.facts.metadata) if settings.facts is not None else {}
+    languages = as_list((metadata | dict(settings.labels or {})).get("language"))
+    if not languages or any(language.split("-")[0] == "en" for language in languages):
+        return None
+    report(
+        f"Note: the language is {', '.join(languages)}, so raw text is split at blanks only: write words and "
+        "punctuation apart, as in the training text, or set `word_splitter` to `ptb` for English rules."
+    )
+    return "whitespace"
+
+
+def _write_model(checkpoint: Checkpoint, folder: Path, settings: FolderSettings, report: Report) -> float | None:
+    """Writes model and tokenizer, and returns the largest difference of the check, or None without a check."""
+    save_model(checkpoint, folder)
+    checkpoint.tokenizer.save_pretrained(folder)
+    difference = None
+    if settings.check:
+        difference, published = check_conversion(folder, checkpoint)
+        for name in published:
+            report(f"Note: the vectors are those that were published for {name}.")
+    if settings.dtype != "float32":
+        save_model(checkpoint, folder, settings.dtype)
+    return difference
+
+
+def _card(checkpoint: Checkpoint, name: str, conversion: Conversion, settings: FolderSettings) -> str:
+    has_softmax = checkpoint.config.num_softmax_words is not None
+    return render_card(
+        name,
+        config=checkpoint.config,
+        num_parameters=num_parameters(checkpoint.tensors),
+        auto_class="AutoModelForPreTraining" if has_softmax else "AutoModel",
+        facts=settings.facts,
+        conversion=conversion,
+        word_splitter=checkpoint.tokenizer.word_splitter,
+        **settings.labels or {},
+    )
 
 
 def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
@@ -138,56 +180,80 @@ def folder_to_allennlp(source: Path, destination: Path) -> list[str]:
         FileExistsError: if the destination exists.
     """
     refuse_existing(destination)
-    config, _ = read_config(open_folder(source, weights=False))
-    is_language_model = not {"ElmoForPreTraining", "ElmoForCausalLM"}.isdisjoint(config.architectures or [])
-    model = load_complete(source, ElmoForPreTraining if is_language_model else ElmoModel, dtype=torch.float32)
+    saved_config, _ = read_config(open_folder(source, weights=False))
+    is_language_model = any(name in LANGUAGE_MODELS for name in saved_config.architectures or [])
+    model_class = ElmoForPreTraining if is_language_model else ElmoModel
+    model = load_complete(source, model_class, dtype=torch.float32)
     config = model.config
     tensors = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     options = options_from_config(config, with_softmax=is_language_model)
     rules = language_model_rules(config) if is_language_model else allennlp_rules(config)
     arrays = with_forget_bias(export_arrays(rules, tensors), config.forget_bias - FORGET_BIAS)
-    softmax = {name: arrays.pop(name) for name in list(arrays) if has_softmax([name])}
+    softmax = {name: arrays.pop(name) for name in (SOFTMAX_MATRIX, SOFTMAX_BIAS) if name in arrays}
     needs_words = is_language_model or config.token_encoder == "word_embedding"
     words = load_tokenizer(source).predicted_words if needs_words else None
     with new_folder(destination) as folder:
         (folder / "options.json").write_text(json.dumps(options, indent=2) + "\n", encoding="utf-8")
-        write_hdf5(folder / "weights.hdf5", arrays)
+        write_arrays(folder / "weights.hdf5", arrays)
         if softmax:
-            write_hdf5(folder / "softmax.hdf5", softmax)
+            write_arrays(folder / "softmax.hdf5", softmax)
         if words is not None:
             (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
     return _export_notes(config, tensors, lacks_words=needs_words and words is None)
 
 
 def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray], lacks_words: bool) -> list[str]:
-    # The reading software makes an equal mix by itself.
-    is_equal = all(
-        (name.endswith(".logits") and np.ptp(tensor) == 0) or np.all(tensor == 1)
-        for name, tensor in tensors.items()
-        if is_of_a_mix(name)
-    )
-    module = (getattr(config, "task_specific_params", None) or {}).get("tfhub")
-    unreadable = {
-        "use_skip_connections is off": not config.use_skip_connections,
-        "max_word_length is not 50": config.max_word_length != 50,
-        "there is no projection after the character CNN": not config.char_projection,
-        "there is no projection in the cell": not config.cell_projection,
-        "input is word ids": config.token_encoder == "word_embedding",
-    }
-    reasons = " and ".join(reason for reason, holds in unreadable.items() if holds)
-    notes = {
-        f"the format adds {FORGET_BIAS} to the forget gate; its biases are that much smaller, some of them rounded.": (
-            config.forget_bias != FORGET_BIAS
-        ),
-        "the mix of layers is left out: the format has only the biLM.": not is_equal,
-        "the matrices of aligned layers are left out: AllenNLP reads them from other files.": config.aligned_layers,
-        "this is Google's model, which reads no `<S>` and `</S>`; AllenNLP and bilm-tf always add them.": (
-            isinstance(module, dict) and module.get("scaled_mean")
-        ),
-        "this is how bilm-tf exports one direction; neither its own reader nor AllenNLP's reads it.": (
-            not config.bidirectional
-        ),
-        f"bilm-tf reads these files, AllenNLP does not, because {reasons}.": config.bidirectional and reasons,
-        "there is no `words.txt` in the folder, so no `vocab.txt` says which words the softmax predicts.": lacks_words,
-    }
-    return [note for note, holds in notes.items() if holds]
+    """Notes on what the files lack and who reads them."""
+    notes = []
+    if config.forget_bias != FORGET_BIAS:
+        notes.append(
+            f"the format adds {FORGET_BIAS} to the forget gate; its biases are that much smaller, some of them rounded."
+        )
+    if not _is_equal_mix(tensors):
+        notes.append("the mix of layers is left out: the format has only the biLM.")
+    if config.aligned_layers:
+        notes.append("the matrices of aligned layers are left out: AllenNLP reads them from other files.")
+    if _is_googles_module(config):
+        notes.append("this is Google's model, which reads no `<S>` and `</S>`; AllenNLP and bilm-tf always add them.")
+    reasons = _reasons_against_allennlp(config)
+    if not config.bidirectional:
+        notes.append("this is how bilm-tf exports one direction; neither its own reader nor AllenNLP's reads it.")
+    elif reasons:
+        notes.append(f"bilm-tf reads these files, AllenNLP does not, because {' and '.join(reasons)}.")
+    if lacks_words:
+        notes.append("there is no `words.txt` in the folder, so no `vocab.txt` says which words the softmax predicts.")
+    return notes
+
+
+def _is_equal_mix(tensors: dict[str, np.ndarray]) -> bool:
+    """Whether all mixes have equal weights, as the mix that the reading software makes by itself."""
+    for name, tensor in tensors.items():
+        if not is_of_a_mix(name):
+            continue
+        is_equal = np.ptp(tensor) == 0 if name.endswith(".logits") else np.all(tensor == 1)
+        if not is_equal:
+            return False
+    return True
+
+
+def _is_googles_module(config: ElmoConfig) -> bool:
+    """Whether the model is Google's module of TF-Hub (`readers/tf_hub.py`)."""
+    settings = getattr(config, "task_specific_params", None) or {}
+    module = settings.get("tfhub")
+    return isinstance(module, dict) and bool(module.get("scaled_mean"))
+
+
+def _reasons_against_allennlp(config: ElmoConfig) -> list[str]:
+    """Why AllenNLP cannot read the files of a biLM."""
+    reasons = []
+    if not config.use_skip_connections:
+        reasons.append("use_skip_connections is off")
+    if config.max_word_length != 50:
+        reasons.append("max_word_length is not 50")
+    if not config.char_projection:
+        reasons.append("there is no projection after the character CNN")
+    if not config.cell_projection:
+        reasons.append("there is no projection in the cell")
+    if config.token_encoder == "word_embedding":
+        reasons.append("input is word ids")
+    return reasons

@@ -3,17 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
-from .contract import Checkpoint, Given
+from .contract import Checkpoint, NamedFiles
 from .hdf5 import is_hdf5
 from .readers.allennlp import checkpoint_files, read_allennlp_source
 from .readers.lstm_language_model import is_language_model, read_language_model
 from .readers.manylangs import read_manylangs
 from .readers.tf_hub import holds_module, read_tf_hub
 from .readers.trained_allennlp import read_trained_allennlp, weights_name
-from .refusals import listed, require
+from .refusals import ConversionError, listed
 from .sources import Source
 
-EVERYTHING = frozenset(field.name for field in fields(Given))
+ALL_FILES = frozenset(field.name for field in fields(NamedFiles))
+FILES_OF_MANYLANGS = {"encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"}
 
 
 @dataclass(frozen=True)
@@ -22,46 +23,54 @@ class Format:
 
     name: str  # its name, for the user
     matches: Callable[[Source], bool]  # whether a source's files look like this format
-    # A function that reads the source, or raises a `ConversionError` with advice.
-    read: Callable[[Source, Given], Checkpoint]
-    takes: frozenset[str]  # the fields of `Given` that `read` uses
+    # A function that reads the source, or raises a `ConversionError` with advice. The third argument says how the
+    # tokenizer splits raw text; for None the format decides.
+    read: Callable[[Source, NamedFiles, str | None], Checkpoint]
+    takes: frozenset[str]  # the fields of `NamedFiles` that `read` uses
 
 
-FORMATS = (
-    Format(
-        "an ELMoForManyLangs model",
-        lambda source: not {"encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"}.isdisjoint(source.files),
-        read_manylangs,
-        frozenset({"word_splitter"}),
-    ),
-    Format("an LSTM language model", is_language_model, read_language_model, frozenset({"word_splitter"})),
-    Format(
-        "a trained AllenNLP model",
-        lambda source: weights_name(source) is not None,
-        read_trained_allennlp,
-        frozenset({"options", "word_splitter"}),
-    ),
-    Format("a TensorFlow Hub module", holds_module, read_tf_hub, frozenset({"options", "word_splitter"})),
-    Format(
-        "a TensorFlow checkpoint of bilm-tf (model.ckpt-*)",
-        lambda source: any(name.endswith(".index") for name in checkpoint_files(source)),
-        read_allennlp_source,
-        EVERYTHING,
-    ),
-    Format(
-        "options and weights of AllenNLP, bilm-tf or simple_elmo",
-        lambda source: any(map(is_hdf5, source.files)),
-        read_allennlp_source,
-        EVERYTHING,
-    ),
+def holds_manylangs(source: Source) -> bool:
+    """Whether a source has one of the files that only ELMoForManyLangs writes."""
+    return any(name in source.files for name in FILES_OF_MANYLANGS)
+
+
+def holds_trained_model(source: Source) -> bool:
+    """Whether a source has the state dict of a model that AllenNLP trained."""
+    return weights_name(source) is not None
+
+
+def holds_save_directory(source: Source) -> bool:
+    """Whether a source has a checkpoint of bilm-tf's training."""
+    return any(name.endswith(".index") for name in checkpoint_files(source))
+
+
+def holds_hdf5(source: Source) -> bool:
+    """Whether a source has an hdf5 file."""
+    return any(is_hdf5(name) for name in source.files)
+
+
+CHECKPOINT_FORMATS = (
+    Format("an ELMoForManyLangs model", holds_manylangs, read_manylangs, frozenset()),
+    Format("an LSTM language model", is_language_model, read_language_model, frozenset()),
+    Format("a trained AllenNLP model", holds_trained_model, read_trained_allennlp, frozenset({"options"})),
+    Format("a TensorFlow Hub module", holds_module, read_tf_hub, frozenset({"options"})),
+    Format("a TensorFlow checkpoint of bilm-tf (model.ckpt-*)", holds_save_directory, read_allennlp_source, ALL_FILES),
+    Format("options and weights of AllenNLP, bilm-tf or simple_elmo", holds_hdf5, read_allennlp_source, ALL_FILES),
 )
 
 
 def recognise(source: Source) -> Format:
     """Finds the first format that matches."""
-    found = next((each for each in FORMATS if each.matches(source)), None)
-    known = f"one of: {'; '.join(each.name for each in FORMATS)}"
-    advice = "A `model.safetensors` is converted already: `from_pretrained` loads it, `--to allennlp` converts back."
-    require(found is not None, source.path, "", known, listed(sorted(source.files)), advice)
-    assert found is not None
-    return found
+    for checkpoint_format in CHECKPOINT_FORMATS:
+        if checkpoint_format.matches(source):
+            return checkpoint_format
+    names = "; ".join(checkpoint_format.name for checkpoint_format in CHECKPOINT_FORMATS)
+    if not source.files:
+        raise ConversionError(f"{source.path} is empty; it must hold one of: {names}.")
+    advice = ""
+    if any(name.endswith(".safetensors") for name in source.files):
+        advice = (
+            " A `model.safetensors` is converted already: `from_pretrained` loads it, and `folder_to_allennlp` "
+            "converts it back."
+        )
+    raise ConversionError(f"{source.path} must hold one of: {names}. It holds {listed(sorted(source.files))}.{advice}")

@@ -11,7 +11,7 @@ from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.model.tokenization_elmo import ElmoTokenizer
 
-from .contract import Checkpoint, Given
+from .contract import Checkpoint, NamedFiles
 from .formats import recognise
 from .sources import open_source
 
@@ -26,11 +26,11 @@ def open_model(path: str | Path) -> tuple[ElmoModel, ElmoTokenizer]:
     Raises:
         ValueError: if there is no such model, or if it is damaged or incomplete.
     """
-    given = Path(model_folder(path))
-    if not given.exists() or any(given.glob("*.safetensors")):
+    place = Path(model_folder(path))
+    if not place.exists() or any(place.glob("*.safetensors")):
         return load_complete(path), load_tokenizer(path)
-    with open_source(given) as source:
-        checkpoint = recognise(source).read(source, Given())
+    with open_source(place) as source:
+        checkpoint = recognise(source).read(source, NamedFiles(), None)
         return bilm_of(checkpoint), checkpoint.tokenizer
 
 
@@ -38,16 +38,18 @@ def bilm_of(checkpoint: Checkpoint) -> ElmoModel:
     """The checkpoint's biLM in evaluation mode; missing scalar mixes get equal weights."""
     model = _new_model(checkpoint.config)
     model.load_state_dict(model.state_dict() | _torch_tensors(checkpoint))
-    return (model.elmo if isinstance(model, ElmoForPreTraining) else model).eval()
+    bilm = model.elmo if isinstance(model, ElmoForPreTraining) else model
+    return bilm.eval()
 
 
 def save_model(checkpoint: Checkpoint, folder: Path, dtype: str = "float32") -> None:
     """Writes config, weights as numbers of `dtype`, and code; adds no scalar mix that the checkpoint lacks."""
     with torch.device("meta"):
         model = _new_model(checkpoint.config).to(getattr(torch, dtype))
-    has_mixes = any(map(is_of_a_mix, checkpoint.tensors))
     tensors = {name: tensor.to(model.dtype) for name, tensor in _torch_tensors(checkpoint).items()}
-    shapes = {name: each.shape for name, each in model.state_dict().items() if has_mixes or not is_of_a_mix(name)}
+    shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    if not any(is_of_a_mix(name) for name in tensors):
+        shapes = {name: shape for name, shape in shapes.items() if not is_of_a_mix(name)}
     assert shapes == {name: tensor.shape for name, tensor in tensors.items()}, "the table does not fit the model"
     model.save_pretrained(folder, state_dict=tensors)
 

@@ -12,14 +12,18 @@ from elmo_hf.folder.saved_config import MOST_NUMBER, refuse_large
 from elmo_hf.folder.saved_json import one_line, read_json
 from elmo_hf.model.configuration_elmo import ElmoConfig
 
-from .refusals import ConversionError, reading, require
+from .refusals import ConversionError, naming_file, shortened
 
 REQUIRED = object()
 
 
 def clip_to_config(value: Any) -> Any:
     """Maps a clipping limit to that of the config; AllenNLP switches a clip off with 0 or null."""
-    return float(value) if type(value) is int and 0 < value < MOST_NUMBER else value or None
+    if type(value) is int and 0 < value < MOST_NUMBER:
+        return float(value)
+    if value:
+        return value
+    return None
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,7 @@ class Option:
 
 def read_options(path: Path) -> dict[str, Any]:
     """Reads an options file, one JSON object."""
-    with reading(path):
+    with naming_file(path):
         return read_json(path)
 
 
@@ -55,17 +59,21 @@ def make_config(options: Mapping[str, Any], table: Iterable[Option], where: obje
         refuse_large(fields)
         return ElmoConfig(**fields)
     except (StrictDataclassError, TypeError, ValueError) as error:
-        text = re.sub(r"\w+", lambda word: keys.get(word[0], word[0]), one_line(error))
-        raise ConversionError(f"{where}: {text}.") from error
+        reason = re.sub(r"\w+", lambda word: keys.get(word[0], word[0]), one_line(error))
+        raise ConversionError(f"{where}: {reason}.") from error
 
 
 def _look_up(options: Mapping[str, Any], option: Option, where: object) -> Any:
     value: Any = options
     for depth, key in enumerate(option.path):
-        require(isinstance(value, Mapping), where, ".".join(option.path[:depth]), "an object", f"{value!r:.200}")
+        if not isinstance(value, Mapping):
+            parent = ".".join(option.path[:depth])
+            raise ConversionError(f"{where}: `{parent}` must be an object, but is {shortened(repr(value))}.")
         if key not in value:
-            is_optional = option.default is not REQUIRED and depth == len(option.path) - 1
-            require(is_optional, where, ".".join(option.path), "given, as in every ELMo", "nothing")
-            return option.default
+            is_last = depth == len(option.path) - 1
+            if is_last and option.default is not REQUIRED:
+                return option.default
+            name = ".".join(option.path)
+            raise ConversionError(f"{where}: `{name}` is missing; the options of every ELMo have it.")
         value = value[key]
     return value

@@ -6,6 +6,7 @@ A folder and a commit exist complete or not at all, so a run that broke off goes
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,42 +18,59 @@ from elmo_hf.share.model_card import published_facts
 from elmo_hf.share.push import push_folder
 from elmo_hf.share.saved_card import card_labels
 
-from .contract import Given
-from .convert import convert_source
+from .contract import NamedFiles, Report, drop_message
+from .convert import DEFAULTS, FolderSettings, convert_source
 from .published import PUBLISHED, download
 from .refusals import DAMAGE
 
+NO_FILES = NamedFiles()
 COLUMNS = ("name", "converted", "difference", "pushed", "error")
 
 
 def convert_published(
     name: str,
     destination: Path,
-    given: Given | None = None,
-    labels: Mapping[str, Any] | None = None,
-    source: Mapping[str, Any] | None = None,
-    **writing: Any,
+    files: NamedFiles = NO_FILES,
+    settings: FolderSettings = DEFAULTS,
+    download_options: Mapping[str, Any] | None = None,
+    report: Report = drop_message,
 ) -> float | None:
     """Converts a published checkpoint as `convert_source`; its card has the published facts.
 
     Args:
         name: its name.
         destination: the new folder.
-        given: the user's files and settings, which replace the published ones.
-        labels: the user's labels for the card, which replace the published ones.
-        source: arguments of `download`.
-        **writing: arguments of `convert_source`.
+        files: the user's files, which replace the published ones.
+        settings: as in `convert_source`; its labels replace the published ones, and its name and facts are not used.
+        download_options: arguments of `download` besides `name`.
+        report: as in `convert_source`.
     """
-    found, own = download(name, **source or {})
-    row, facts = PUBLISHED[name], published_facts(name)
-    known = None if row.licence in ("no-restrictions", "unknown") else row.licence
-    about = {"language": [row.language]} if facts is not None else card_labels(known, [row.language], row.source)
-    mine: dict[str, Any] = {field: value for field, value in vars(given or Given()).items() if value is not None}
-    writing |= {"source_name": f"the published {name} model", "facts": facts, "labels": {**about, **(labels or {})}}
-    return convert_source(found, destination, Given(**own | mine), **writing)
+    weights, published_files = download(name, **download_options or {})
+    row = PUBLISHED[name]
+    facts = published_facts(name)
+    if facts is not None:
+        labels = {"language": [row.language]}
+    else:
+        licence = None if row.licence in ("no-restrictions", "unknown") else row.licence
+        labels = card_labels(licence, [row.language], row.source)
+    settings = replace(
+        settings,
+        source_name=f"the published {name} model",
+        facts=facts,
+        labels=labels | dict(settings.labels or {}),
+    )
+    named_files = {field: path for field, path in vars(files).items() if path is not None}
+    return convert_source(weights, destination, NamedFiles(**published_files | named_files), settings, report)
 
 
-def publish(name: str, organisation: str, folder: Path, private: bool = False, **options: Any) -> dict[str, str]:
+def publish_model(
+    name: str,
+    organisation: str,
+    folder: Path,
+    private: bool = False,
+    download_options: Mapping[str, Any] | None = None,
+    report: Report = drop_message,
+) -> dict[str, str]:
     """Takes a published model through the steps that are missing.
 
     Args:
@@ -60,23 +78,28 @@ def publish(name: str, organisation: str, folder: Path, private: bool = False, *
         organisation: the namespace of its repository, `elmo-NAME`.
         folder: the folder for its folder, `elmo-NAME`.
         private: makes a new repository private.
-        **options: as in `convert_published`.
+        download_options: as in `convert_published`.
+        report: as in `convert_published`.
 
     Returns:
         a value for each of `COLUMNS`: "before" for a step that was done before, "-" for one that was not done; the
         difference from the witness; the commit; and the reason if a step failed.
     """
     outcome = dict.fromkeys(COLUMNS, "-") | {"name": name}
-    destination, repository = folder / f"elmo-{name}", f"{organisation}/elmo-{name}"
+    destination = folder / f"elmo-{name}"
+    repository = f"{organisation}/elmo-{name}"
     try:
         if HfApi().file_exists(repository, SUMS):  # part of every push, which is one commit
             return outcome | {"pushed": "before"}
         if destination.exists():
             outcome["converted"] = "before"
         else:
-            difference = convert_published(name, destination, check=True, **options)
+            checked = FolderSettings(check=True)
+            difference = convert_published(name, destination, NO_FILES, checked, download_options, report)
             outcome |= {"converted": "now", "difference": f"{difference:.1e}"}
-        outcome["pushed"] = push_folder(destination, repository, private=private)[0].oid
+        commit, *_ = push_folder(destination, repository, private=private)
+        outcome["pushed"] = commit.oid
     except DAMAGE as error:
-        outcome["error"] = one_line(error) or type(error).__name__
+        # A model that fails does not stop the others; the user sees the reason in the table at the end.
+        outcome["error"] = one_line(error)
     return outcome

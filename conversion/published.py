@@ -33,12 +33,13 @@ from tqdm import tqdm
 from elmo_hf.disk.checksums import SUMS, recorded_sums, sha256_of_file, sums_agree, write_sums
 from elmo_hf.disk.whole_files import new_file
 
-from .refusals import ConversionError, listed, require
+from .refusals import ConversionError, listed, shortened
 from .sources import files_in
 
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
-TABLE = Path(__file__).with_name("published.tsv")
-INDEX, DATA = ".index", ".data-00000-of-00001"
+TABLE_FILE = Path(__file__).with_name("published.tsv")
+INDEX_SUFFIX = ".index"
+DATA_SUFFIX = ".data-00000-of-00001"
 MOST_SILENCE = 60.0  # seconds
 
 
@@ -70,8 +71,12 @@ class Published:
     @property
     def addresses(self) -> dict[str, list[str]]:
         """The addresses of each file, by its field."""
-        fields = {name: getattr(self, name).split() for name in ("options", "weights", "softmax", "vocabulary")}
-        return {name: urls for name, urls in fields.items() if urls}
+        addresses = {}
+        for name in ("options", "weights", "softmax", "vocabulary"):
+            urls = getattr(self, name).split()
+            if urls:
+                addresses[name] = urls
+        return addresses
 
     def below(self, url: str) -> dict[str, list[str]]:
         """The same with the files elsewhere: `url` is the address of the only file, or that in front of their names."""
@@ -85,7 +90,7 @@ def name_of(url: str) -> str:
     return Path(urlsplit(url).path).name
 
 
-_LINES = TABLE.read_text(encoding="utf-8").splitlines()
+_LINES = TABLE_FILE.read_text(encoding="utf-8").splitlines()
 _ROWS = csv.DictReader(_LINES, restval="", delimiter="\t", quoting=csv.QUOTE_NONE)
 PUBLISHED = {row.pop("name"): Published(**row) for row in _ROWS}
 
@@ -113,63 +118,94 @@ def download(
     Raises:
         ConversionError: if the name is unknown, a download fails, or a recorded or published checksum differs.
     """
-    advice = "`elmo-hf models` lists all names."
-    require(name in published, "--model", "", f"one of {listed(published)}", name, advice)
+    if name not in published:
+        raise ConversionError(
+            f"there is no published model {shortened(repr(name))}; the names are {listed(published)}."
+        )
     row = published[name]
     folder = folder or Path(HF_HOME) / "elmo-hf" / name
     if origin is not None and not origin.startswith(("http://", "https://")):
-        return _own_files(Path(origin), row, folder)
-    command = f"`elmo-hf convert --model {name} DEST --from FILE_OR_URL`"
-    advice = f"If you find the files elsewhere, perhaps by {row.source}, run {command}."
+        return _files_of_user(Path(origin), row, folder)
+    advice = (
+        f"If you find the files elsewhere, perhaps by {row.source}, give their folder, their archive or its address as "
+        "`origin`."
+    )
     addresses = row.addresses if origin is None else row.below(origin)
-    require(bool(addresses), "--model", "", "a model whose address is known", name, advice)
-    paths = {}
-    for field, urls in addresses.items():
-        urls = [urljoin(base_url, url) for url in urls]
-        paths[field] = fetch(urls, folder / name_of(row.addresses.get(field, urls)[0]), advice)
-        if urls[0].endswith(INDEX):
-            data = [url.removesuffix(INDEX) + DATA for url in urls]
-            fetch(data, folder / name_of(data[0]), advice)
+    if not addresses:
+        raise ConversionError(f"the published model {name} has no known address, so you must fetch its files. {advice}")
+    paths = _download_files(row, addresses, base_url, folder, advice)
     if not (folder / SUMS).exists():
-        _check_published(row, paths, "Delete {} to download it again.")
+        _check_published(row, paths, "Delete it to download it again.")
         write_sums(folder)
         tqdm.write((folder / SUMS).read_text(encoding="utf-8"), sys.stderr, end="")
-    advice = f"Delete {folder} to download again."
-    require(sums_agree(folder), folder, "", f"as its {SUMS} says", "changed files", advice)
+    if not sums_agree(folder):
+        raise ConversionError(
+            f"the files in {folder} are not those that its {SUMS} lists. Delete {folder} to download them again."
+        )
     return paths.pop("weights"), paths
 
 
-def _own_files(path: Path, row: Published, folder: Path) -> tuple[Path, dict[str, Path]]:
+def _download_files(
+    row: Published, addresses: Mapping[str, Sequence[str]], base_url: str, folder: Path, advice: str
+) -> dict[str, Path]:
+    """Downloads the files that are missing in `folder`; returns their paths by field."""
+    paths = {}
+    for field, relative_urls in addresses.items():
+        urls = [urljoin(base_url, url) for url in relative_urls]
+        published_urls = row.addresses.get(field, urls)
+        paths[field] = fetch(urls, folder / name_of(published_urls[0]), advice)
+        if urls[0].endswith(INDEX_SUFFIX):
+            data_urls = [url.removesuffix(INDEX_SUFFIX) + DATA_SUFFIX for url in urls]
+            fetch(data_urls, folder / name_of(data_urls[0]), advice)
+    return paths
+
+
+def _files_of_user(path: Path, row: Published, folder: Path) -> tuple[Path, dict[str, Path]]:
     """The user's files as `download` returns them, with the checksums recorded in `folder` and beside them."""
-    for record in (folder, path if path.is_dir() else path.parent):
-        sums = recorded_sums(record)
-        for file in files_in(path, "*").values() if path.is_dir() else [path]:
-            is_same = file.name not in sums or sha256_of_file(file) == sums[file.name]
-            require(is_same, file, "", f"as {record / SUMS} says", "another file")
+    beside = path if path.is_dir() else path.parent
+    files = list(files_in(path, "*").values()) if path.is_dir() else [path]
+    for record in (folder, beside):
+        _check_recorded(files, record)
     paths = {field: path / name_of(urls[0]) for field, urls in row.addresses.items()}
-    if not paths or not all(each.is_file() for each in paths.values()):
+    if not paths or not all(file.is_file() for file in paths.values()):
         return path, {}
-    _check_published(row, paths, "To convert another file {}, give its path in place of --model and --from.")
+    _check_published(row, paths, "If you mean this file, convert it without the published model's name.")
     return paths.pop("weights"), paths
+
+
+def _check_recorded(files: Sequence[Path], folder: Path) -> None:
+    """Raises ConversionError if the list of checksums in `folder` has another one for a file of this name."""
+    sums = recorded_sums(folder)
+    for file in files:
+        if file.name in sums and sha256_of_file(file) != sums[file.name]:
+            raise ConversionError(
+                f"{file} has another checksum than {folder / SUMS} says. Get the file again or, if you mean this file, "
+                "convert it without the published model's name."
+            )
 
 
 def _check_published(row: Published, paths: Mapping[str, Path], advice: str) -> None:
-    """Raises ConversionError, with `advice` on the file in place of `{}`, unless files have their published digests."""
-    for path, digest in zip(paths.values(), row.md5.split(), strict=False):
+    """Raises ConversionError, which ends with `advice`, unless files have their published digests."""
+    for path, expected in zip(paths.values(), row.md5.split(), strict=False):
         with path.open("rb") as file:
-            found = hashlib.file_digest(file, "md5").hexdigest()
-        expected = f"the published file, whose MD5 is {digest}"
-        require(found == digest, path, "", expected, found, advice.format(path))
+            digest = hashlib.file_digest(file, "md5").hexdigest()
+        if digest != expected:
+            raise ConversionError(
+                f"{path} is not the published file: its MD5 is {digest}, and that of the published file is {expected}. "
+                f"{advice}"
+            )
 
 
 class SecureRedirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects, except from https to an address without encryption."""
 
-    def redirect_request(self, request: Request, *rest: Any) -> Request | None:
-        """The next request; `rest` ends with its address."""
-        if request.type == "https" and urlsplit(rest[-1]).scheme != "https":
-            raise URLError(f"it redirects to {rest[-1]}, without encryption")
-        return super().redirect_request(request, *rest)
+    def redirect_request(
+        self, request: Request, answer: Any, code: int, message: str, headers: Any, address: str
+    ) -> Request | None:
+        """The request for the next address."""
+        if request.type == "https" and urlsplit(address).scheme != "https":
+            raise URLError(f"it redirects to {address}, without encryption")
+        return super().redirect_request(request, answer, code, message, headers, address)
 
 
 def fetch(urls: Sequence[str], path: Path, advice: str = "", seconds: float = MOST_SILENCE) -> Path:
@@ -187,22 +223,29 @@ def fetch(urls: Sequence[str], path: Path, advice: str = "", seconds: float = MO
     if path.exists():
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
-    url, *mirrors = urls
-    bar = {"desc": path.name, "unit": "B", "unit_scale": True, "unit_divisor": 1024}
-    try:
-        with (
-            new_file(path) as partial,
-            urllib.request.build_opener(SecureRedirects).open(url, timeout=seconds) as answer,
-            partial.open("wb") as file,
-        ):
-            size = int(answer.headers.get("Content-Length", 0))
-            with tqdm.wrapattr(answer, "read", total=size or None, **bar) as reader:
-                shutil.copyfileobj(reader, file)
-            if size and file.tell() != size:
-                raise OSError(f"it ended after {file.tell():,} of {size:,} bytes")
-    except (OSError, HTTPException) as error:
-        if not mirrors:
-            raise ConversionError(f"cannot download {url}: {error}. {advice}".rstrip()) from error
-        tqdm.write(f"Cannot download {url}: {error}. Trying {mirrors[0]}.", sys.stderr)
-        return fetch(mirrors, path, f"Before: {url}: {error}. {advice}", seconds)
+    failures = []
+    for number, url in enumerate(urls, start=1):
+        try:
+            _download(url, path, seconds)
+            break
+        except (OSError, HTTPException) as error:
+            failures.append(f"{url}: {error}")
+            if number == len(urls):
+                raise ConversionError(f"cannot download {'; '.join(failures)}. {advice}".rstrip()) from error
+            tqdm.write(f"Cannot download {url}: {error}. Trying {urls[number]}.", sys.stderr)
     return path
+
+
+def _download(url: str, path: Path, seconds: float) -> None:
+    """Downloads a file from one address; raises OSError or HTTPException if that fails."""
+    bar = {"desc": path.name, "unit": "B", "unit_scale": True, "unit_divisor": 1024}
+    with (
+        new_file(path) as partial,
+        urllib.request.build_opener(SecureRedirects).open(url, timeout=seconds) as answer,
+        partial.open("wb") as file,
+    ):
+        size = int(answer.headers.get("Content-Length", 0))
+        with tqdm.wrapattr(answer, "read", total=size or None, **bar) as reader:
+            shutil.copyfileobj(reader, file)
+        if size and file.tell() != size:
+            raise OSError(f"it ended after {file.tell():,} of {size:,} bytes")

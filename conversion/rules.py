@@ -10,7 +10,7 @@ Operations work on lists of NumPy arrays, because one foreign array may hold sev
 move numbers and change signs, so a round trip gives the same bits.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -33,7 +33,11 @@ def _transpose(arrays: Arrays) -> Arrays:
 
 
 def _swap_middle_gates(arrays: Arrays) -> Arrays:
-    return [np.concatenate([np.split(array, 4, axis=-1)[gate] for gate in (0, 2, 1, 3)], -1) for array in arrays]
+    swapped = []
+    for array in arrays:
+        first, second, third, fourth = np.split(array, 4, axis=-1)
+        swapped.append(np.concatenate([first, third, second, fourth], axis=-1))
+    return swapped
 
 
 def _negate_second(arrays: Arrays) -> Arrays:
@@ -42,7 +46,10 @@ def _negate_second(arrays: Arrays) -> Arrays:
 
 def _drop_zero_row(arrays: Arrays) -> Arrays:
     if any(array[0].any() for array in arrays):
-        raise ConversionError("row 0 of the embedding must be zero: the format has no place for a padding vector.")
+        raise ConversionError(
+            "row 0 of the embedding, the vector of padding, must be zero, because the format has no place for it; the "
+            "model's has other numbers."
+        )
     return [array[1:] for array in arrays]
 
 
@@ -73,6 +80,11 @@ def pad_columns(size: int, width: int) -> ArrayOp:
     )
 
 
+def num_rows(shape: tuple[int, ...]) -> int:
+    """The length of an array's first axis; 0 for a single number, which no rule takes for a table."""
+    return shape[0] if shape else 0
+
+
 @dataclass(frozen=True)
 class Rule:
     """One row of a format's table."""
@@ -99,14 +111,7 @@ def import_arrays(rules: Iterable[Rule], source: Mapping[str, np.ndarray], where
             a matrix has only zeros; the message lists all faults.
     """
     rules = list(rules)
-    known = {rule.source for rule in rules}
-    faults = [f"missing: `{rule.source}` {rule.shape}" for rule in rules if rule.source not in source]
-    faults += [
-        f"unknown: `{shortened(name, 100)}` {array.shape}" for name, array in source.items() if name not in known
-    ]
-    for rule in rules:
-        if rule.source in source:
-            faults += _faults_of(rule, source[rule.source])
+    faults = _faults(rules, source)
     if faults:
         separator = "\n  "
         raise ConversionError(
@@ -142,7 +147,20 @@ def export_arrays(rules: Iterable[Rule], tensors: Mapping[str, np.ndarray]) -> d
     return exported
 
 
-def _faults_of(rule: Rule, array: np.ndarray) -> list[str]:
+def _faults(rules: Sequence[Rule], source: Mapping[str, np.ndarray]) -> list[str]:
+    """What keeps the rules from being applied: arrays that are missing, unknown or not as their rule says."""
+    known = {rule.source for rule in rules}
+    faults = [f"missing: `{rule.source}` {rule.shape}" for rule in rules if rule.source not in source]
+    for name, array in source.items():
+        if name not in known:
+            faults.append(f"unknown: `{shortened(name, 100)}` {array.shape}")
+    for rule in rules:
+        if rule.source in source:
+            faults += _faults_of_array(rule, source[rule.source])
+    return faults
+
+
+def _faults_of_array(rule: Rule, array: np.ndarray) -> list[str]:
     if array.shape != rule.shape:
         return [f"shape: `{rule.source}` must be {rule.shape}, found {array.shape}"]
     if array.dtype.kind != "f":

@@ -15,14 +15,16 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from .refusals import check_unpacked, reading, require
+from .refusals import ConversionError, check_unpacked, naming_file, shortened
 
-BLOCK = 1 << 17
-HEAD = 1 << 16
-MAX_FILES, MAX_FOLDERS = 10_000, 8  # files in an archive; folders inside one another
+BLOCK_SIZE = 1 << 17
+HEAD_SIZE = 1 << 16
+MAX_FILES = 10_000  # in an archive
+MAX_FOLDERS = 8  # inside one another
 # The places of formats' files in a folder, which may hold any other files too.
 LEVELS = ("*", "*/*", "*/variables/*")
 ZIP_MAGIC = b"PK\x03\x04"
@@ -48,9 +50,13 @@ class Source:
         return {name: path for name, path in self.files.items() if "/" not in name}
 
     def to_digest(self, *paths: Path) -> dict[str, Path]:
-        """Names the files to digest: the given files, or the archive in place of files inside it."""
-        inside = set(self.files.values()) if self.is_archive else set()
-        return {path.name: path for path in (self.path if path in inside else path for path in paths)}
+        """Names the files to digest: these paths, or the archive in place of files inside it."""
+        unpacked = set(self.files.values()) if self.is_archive else set()
+        digested = {}
+        for path in paths:
+            file = self.path if path in unpacked else path
+            digested[file.name] = file
+        return digested
 
 
 @contextmanager
@@ -58,26 +64,40 @@ def open_source(path: Path, place: Path | None = None) -> Iterator[Source]:
     """Opens a folder, a file or an archive, which is unpacked in the folder `place` or among the temporary files."""
     if path.is_dir():
         yield Source(path, files_in(path, *LEVELS))
-        return
-    require(path.is_file(), path, "", "a folder or a file", "nothing")
-    if _is_archive(path):
-        temporary = tempfile.mkdtemp(prefix="elmo-hf-", dir=place)
-        try:
-            # So every path, and every message, contains the archive's name.
-            folder = Path(temporary, path.name)
-            folder.mkdir()
-            with reading(path):
-                _unpack(path, folder)
-            while len(entries := [*folder.iterdir()]) == 1 and entries[0].is_dir():
-                folder = entries[0]
+    elif not path.is_file():
+        raise ConversionError(f"there is no folder or file {path}.")
+    elif _is_archive(path):
+        with _unpacked(path, place) as folder:
             yield Source(path, files_in(folder, "**/*"), is_archive=True)
-        except BaseException:
-            # The user sees the first error. TemporaryDirectory recurses without end where nothing can be removed.
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-        shutil.rmtree(temporary)  # an output folder is not published with the unpacked files in it
     else:
         yield Source(path, {path.name: path})
+
+
+@contextmanager
+def _unpacked(path: Path, place: Path | None) -> Iterator[Path]:
+    """The folder with an archive's files, which is removed afterwards."""
+    temporary = tempfile.mkdtemp(prefix="elmo-hf-", dir=place)
+    try:
+        # So every path, and every message, contains the archive's name.
+        folder = Path(temporary, path.name)
+        folder.mkdir()
+        with naming_file(path):
+            _unpack(path, folder)
+        yield _without_outer_folders(folder)
+    except BaseException:
+        # The user sees the first error. TemporaryDirectory recurses without end where nothing can be removed.
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    shutil.rmtree(temporary)  # an output folder is not published with the unpacked files in it
+
+
+def _without_outer_folders(folder: Path) -> Path:
+    """The first folder from here down that has something else than one folder in it."""
+    entries = [*folder.iterdir()]
+    while len(entries) == 1 and entries[0].is_dir():
+        folder = entries[0]
+        entries = [*folder.iterdir()]
+    return folder
 
 
 @contextmanager
@@ -90,18 +110,22 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 def files_in(folder: Path, *patterns: str) -> dict[str, Path]:
     """The files of a folder whose names match, by their names with `/` between folders."""
-    paths = (path for pattern in patterns for path in folder.glob(pattern) if path.is_file())
-    return {path.relative_to(folder).as_posix(): path for path in paths}
+    files = {}
+    for pattern in patterns:
+        for path in folder.glob(pattern):
+            if path.is_file():
+                files[path.relative_to(folder).as_posix()] = path
+    return files
 
 
 def beginning(path: Path) -> bytes:
     """The first bytes of a file."""
     with path.open("rb") as file:
-        return file.read(HEAD)
+        return file.read(HEAD_SIZE)
 
 
 def _is_archive(path: Path) -> bool:
-    with reading(path):
+    with naming_file(path):
         if not beginning(path).startswith(ZIP_MAGIC):
             return beginning(path).startswith(tuple(TAR_OPENERS))
         # torch's own files are zip files too; `readers/torch_files.py` reads them.
@@ -111,17 +135,27 @@ def _is_archive(path: Path) -> bool:
 
 def _unpack(path: Path, folder: Path) -> None:
     """Unpacks the files of an archive into an empty folder."""
-    if beginning(path).startswith(ZIP_MAGIC):
-        with open_zip(path) as archive:
-            for number, member in enumerate(archive.infolist()):
-                is_plain = stat.S_IFMT(member.external_attr >> 16) in (0, stat.S_IFREG)
-                _check_member(path, number, member.filename, is_plain or member.is_dir())
-                if not member.is_dir():
-                    archive.extract(member, folder)
+    magic = beginning(path)
+    if magic.startswith(ZIP_MAGIC):
+        _unpack_zip(path, folder)
         return
-    opener = next(opener for magic, opener in TAR_OPENERS.items() if beginning(path).startswith(magic))
+    for tar_magic, opener in TAR_OPENERS.items():
+        if magic.startswith(tar_magic):
+            _unpack_tar(path, opener, folder)
+
+
+def _unpack_zip(path: Path, folder: Path) -> None:
+    with open_zip(path) as archive:
+        for number, member in enumerate(archive.infolist()):
+            is_plain = stat.S_IFMT(member.external_attr >> 16) in (0, stat.S_IFREG)
+            _check_member(path, number, member.filename, is_plain or member.is_dir())
+            if not member.is_dir():
+                archive.extract(member, folder)
+
+
+def _unpack_tar(path: Path, opener: Callable[..., Any], folder: Path) -> None:
     with opener(path, "rb") as packed, tempfile.TemporaryFile(dir=folder.parent) as unpacked:
-        while block := packed.read(BLOCK):  # to the end, so that the checksum is verified
+        for block in iter(partial(packed.read, BLOCK_SIZE), b""):  # to the end, so that the checksum is verified
             check_unpacked(packed.tell(), path)
             unpacked.write(block)
         unpacked.seek(0)
@@ -134,8 +168,26 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _check_member(archive: Path, number: int, name: str, is_plain: bool) -> None:
+    """Checks an entry of an archive: its number from 0, its name, and that it is a file or a folder."""
     path = PureWindowsPath(name)  # names can be absolute in several ways
-    is_inside = not path.anchor and ".." not in path.parts and "\\" not in name and len(path.parts) <= MAX_FOLDERS
-    expected = f"one of at most {MAX_FILES:,} plain files inside the archive, at most {MAX_FOLDERS} folders deep"
-    found = "another path or more" if is_plain else "another kind of entry"
-    require(is_plain and is_inside and number < MAX_FILES, archive, name, expected, found)
+    shown = shortened(name)
+    if number >= MAX_FILES:
+        raise ConversionError(
+            f"{archive} must have at most {MAX_FILES:,} files and folders, but has more; unpack it yourself, and "
+            "convert the folder of the model."
+        )
+    if not is_plain:
+        raise ConversionError(
+            f"{archive} must have only plain files and folders, but `{shown}` is a link or another kind of entry; pack "
+            "the model's files anew without it."
+        )
+    if path.anchor or ".." in path.parts or "\\" in name:
+        raise ConversionError(
+            f"{archive} must have only files inside the archive's own folder, but `{shown}` may lie outside it; get "
+            "the archive from another source."
+        )
+    if len(path.parts) > MAX_FOLDERS:
+        raise ConversionError(
+            f"{archive} must have folders at most {MAX_FOLDERS} deep, but `{shown}` lies deeper; unpack it yourself, "
+            "and convert the folder of the model."
+        )

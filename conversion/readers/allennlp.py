@@ -10,21 +10,23 @@ Word input and language models also need the vocabulary, one word a line. A dump
 dropped, because its vocabulary differs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from elmo_hf.folder.loading import BILM_TF_SCORING
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.tokenization_elmo import ElmoTokenizer
 
-from ..contract import Checkpoint, Given
-from ..hdf5 import is_hdf5, read_hdf5
+from ..contract import Checkpoint, NamedFiles
+from ..hdf5 import is_hdf5, read_arrays
 from ..options import read_options
-from ..refusals import listed, reading, require
+from ..refusals import ConversionError, listed, naming_file
 from ..rules import import_arrays
 from ..sources import Source
 from ..witness.reference import ReferenceElmo
@@ -46,131 +48,193 @@ def checkpoint_files(source: Source) -> dict[str, Path]:
     DeepPavlov's checkpoints for fine-tuning have such a folder.
     """
     folders = {name.rpartition("/")[0] for name in source.files if name.endswith(".index")}
-    if len(folders) != 1 or any(map(is_hdf5, source.top)):
+    if len(folders) != 1 or any(is_hdf5(name) for name in source.top):
         return source.top
-    inside = {name.removeprefix(f"{folder}/"): path for folder in folders for name, path in source.files.items()}
-    return source.top | {name: path for name, path in inside.items() if "/" not in name}
+    (folder,) = folders
+    files = source.top
+    for name, path in source.files.items():
+        inner_name = name.removeprefix(f"{folder}/")
+        if "/" not in inner_name:
+            files[inner_name] = path
+    return files
 
 
-def read_allennlp_source(source: Source, given: Given) -> Checkpoint:
-    """Reads a folder or an archive, with the files that the user gave."""
-    files = checkpoint_files(source)
-    beside = _beside(source.path) if source.is_file and given.options is None else {}
-    checkpoint = read_allennlp(_find(files | beside, source.path, given))
-    notes = tuple(f"the options are {name}, beside {source.path.name}." for name in beside if name.endswith(".json"))
+def read_allennlp_source(source: Source, named_files: NamedFiles, word_splitter: str | None) -> Checkpoint:
+    """Reads a folder or an archive, with the files that the user named."""
+    files_beside = {}
+    if source.is_file and named_files.options is None:
+        files_beside = _files_beside(source.path)
+    named_files = _with_files_of_source(named_files, checkpoint_files(source) | files_beside, source.path)
+    checkpoint = read_allennlp(named_files, word_splitter)
+    notes = tuple(
+        f"the options are {name}, beside {source.path.name}." for name in files_beside if name.endswith(".json")
+    )
     sources = source.to_digest(*checkpoint.sources.values())
     return replace(checkpoint, sources=sources, notes=notes + checkpoint.notes)
 
 
-def read_allennlp(files: Given) -> Checkpoint:
+def read_allennlp(files: NamedFiles, word_splitter: str | None = None) -> Checkpoint:
     """Reads the checkpoint of some files, with options and weights, and its language models if it has a softmax."""
     assert files.options is not None
     assert files.weights is not None
     options = read_options(files.options)
-    paths = [files.options, files.weights]
-    if files.weights.suffix == ".index":
-        arrays = read_variables(files.weights.with_suffix(""))
-        paths += shards_of(files.weights.with_suffix(""))
-    else:
-        arrays = read_hdf5(files.weights)
+    arrays = _read_arrays(files)
     notes = []
-    if files.softmax is not None:
-        softmax = read_hdf5(files.softmax)
-        expected = f"a file of `{SOFTMAX_MATRIX}` and `{SOFTMAX_BIAS}`"
-        require(has_softmax(softmax), files.softmax, "", expected, listed(sorted(softmax)))
-        arrays |= softmax
     if files.token_embeddings is not None:
         options = {key: value for key, value in options.items() if key != "char_cnn"}
         arrays = {name: array for name, array in arrays.items() if name.startswith(("RNN_", "rnn/"))}
-        arrays |= read_hdf5(files.token_embeddings)
+        arrays |= read_arrays(files.token_embeddings)
         notes.append(f"the character CNN is left out: words have the vectors of {files.token_embeddings.name}.")
-    config = config_from_options(options, {name: array.shape for name, array in arrays.items()}, files.options)
-    rules = language_model_rules(config, arrays) if has_softmax(arrays) else allennlp_rules(config, arrays)
-    tokenizer = _tokenizer(config, files)
+    shapes = {name: array.shape for name, array in arrays.items()}
+    config = config_from_options(options, shapes, files.options)
+    make_rules = language_model_rules if has_softmax(arrays) else allennlp_rules
+    rules = make_rules(config, arrays)
+    tokenizer = _tokenizer(config, files, word_splitter)
     if has_softmax(arrays) and tokenizer.num_word_classes is not None:
         config.task_specific_params = deepcopy(BILM_TF_SCORING)
     elif has_softmax(arrays):
         notes.append(
             f"{files.weights} has a softmax over {config.num_softmax_words} words, but there is no vocabulary to say "
-            "which: the folder embeds text, and cannot score it. Convert again with `--vocabulary FILE` (one word a "
-            "line)."
+            "which: the folder embeds text, and cannot score it. Convert again and name the file of the words as "
+            "`vocabulary`, one word a line."
         )
-    bilm = {name: array for name, array in arrays.items() if not has_softmax([name])}
-    paths += [path for path in (files.softmax, files.token_embeddings) if path is not None]
-    return Checkpoint(
-        config,
-        import_arrays(rules, arrays, str(files.weights)),
-        tokenizer,
-        {path.name: path for path in paths},
-        partial(ReferenceElmo, options, bilm) if config.token_encoder == "char_cnn" else None,
-        tuple(notes),
-    )
+    make_reference = None
+    if config.token_encoder == "char_cnn":
+        bilm = {name: array for name, array in arrays.items() if not has_softmax([name])}
+        make_reference = partial(ReferenceElmo, options, bilm)
+    tensors = import_arrays(rules, arrays, str(files.weights))
+    sources = {path.name: path for path in _paths_to_digest(files)}
+    return Checkpoint(config, tensors, tokenizer, sources, make_reference, tuple(notes))
 
 
-def _find(files: Mapping[str, Path], where: Path, given: Given) -> Given:
-    """Finds the files that were not given: `*options*.json`, `*.hdf5`, `*softmax*.hdf5`, `*vocab*.txt`, `*.index`.
+def _read_arrays(files: NamedFiles) -> dict[str, np.ndarray]:
+    """The arrays of the weights and of the softmax by their names in an hdf5 file."""
+    assert files.weights is not None
+    if files.weights.suffix == ".index":
+        arrays = read_variables(files.weights.with_suffix(""))
+    else:
+        arrays = read_arrays(files.weights)
+    if files.softmax is not None:
+        softmax = read_arrays(files.softmax)
+        if not has_softmax(softmax):
+            raise ConversionError(
+                f"{files.softmax} must hold a softmax, the arrays `{SOFTMAX_MATRIX}` and `{SOFTMAX_BIAS}`, but holds "
+                f"{listed(sorted(softmax)) or 'no array'}."
+            )
+        arrays |= softmax
+    return arrays
 
-    `.h5` counts as `.hdf5`.
+
+def _paths_to_digest(files: NamedFiles) -> list[Path]:
+    """The files with settings and numbers, the data of a TensorFlow checkpoint among them."""
+    assert files.options is not None
+    assert files.weights is not None
+    paths = [files.options, files.weights]
+    if files.weights.suffix == ".index":
+        paths += shards_of(files.weights.with_suffix(""))
+    if files.softmax is not None:
+        paths.append(files.softmax)
+    if files.token_embeddings is not None:
+        paths.append(files.token_embeddings)
+    return paths
+
+
+def _with_files_of_source(named_files: NamedFiles, files: Mapping[str, Path], where: Path) -> NamedFiles:
+    """Adds the files of the source that the user did not name.
+
+    They are `*options*.json`, `*.hdf5` or `*.index`, `*softmax*.hdf5` and `*vocab*.txt`; `.h5` counts as `.hdf5`.
     """
-    options = [given.options] if given.options is not None else _preferred(files, "*options*.json", "options.json")
-    arrays = [files[name] for name in sorted(files) if is_hdf5(name)]
-    softmax = [path for path in arrays if "softmax" in path.name]
-    weights = [path for path in arrays if path not in softmax]
-    vocabulary = _preferred(files, "*vocab*.txt", "vocab.txt")
-    if _named(files, "*.index"):
-        weights += [find_index(files)]
-    is_one = (len(options), len(weights), len(softmax) > 1) == (1, 1, False)
-    expected = "a source of `options.json` and exactly one `.hdf5` file or TensorFlow checkpoint"
-    advice = (
-        "Name the files with `--options FILE --weights FILE`, where an `.index` gives the language models with their "
-        "softmax."
-    )
-    require(is_one, where, "", expected, listed(sorted(files)), advice)
-    return replace(
-        given,
-        options=options[0],
-        weights=weights[0],
-        vocabulary=given.vocabulary or (vocabulary[0] if len(vocabulary) == 1 else None),
-        softmax=given.softmax or (softmax[0] if softmax else None),
-    )
+    options = named_files.options
+    if options is None:
+        options = _only(_preferred(files, "*options*.json", "options.json"))
+    weights = named_files.weights
+    if weights is None:
+        weights = _only(_weights_files(files))
+    softmax = named_files.softmax
+    if softmax is None:
+        softmax = _only(_softmax_files(files))
+    vocabulary = named_files.vocabulary
+    if vocabulary is None:
+        vocabulary = _only(_preferred(files, "*vocab*.txt", "vocab.txt"))
+    is_softmax_clear = softmax is not None or not _softmax_files(files)
+    if options is None or weights is None or not is_softmax_clear:
+        raise ConversionError(
+            f"{where} must hold one options file (`options.json`), exactly one `.hdf5` file of weights or one "
+            f"TensorFlow checkpoint, and at most one softmax, but holds {listed(sorted(files))}. Name the files to "
+            "use: `options`, `weights`, `softmax`; as weights, an `.index` gives the language models with their "
+            "softmax."
+        )
+    return replace(named_files, options=options, weights=weights, vocabulary=vocabulary, softmax=softmax)
 
 
-def _tokenizer(config: ElmoConfig, files: Given) -> ElmoTokenizer:
+def _weights_files(files: Mapping[str, Path]) -> list[Path]:
+    """The files of weights, where TensorFlow's checkpoints count as the one that would be restored."""
+    softmax_files = _softmax_files(files)
+    paths = [files[name] for name in sorted(files) if is_hdf5(name) and files[name] not in softmax_files]
+    if _matching(files, "*.index"):
+        paths.append(find_index(files))
+    return paths
+
+
+def _softmax_files(files: Mapping[str, Path]) -> list[Path]:
+    return [files[name] for name in sorted(files) if is_hdf5(name) and "softmax" in files[name].name]
+
+
+def _tokenizer(config: ElmoConfig, files: NamedFiles, word_splitter: str | None) -> ElmoTokenizer:
+    """The tokenizer, which has the vocabulary of the model's input or of its softmax, if the model has one."""
     reads_words = config.token_encoder == "word_embedding"
-    advice = "Put `vocab.txt` beside it, or give `--vocabulary FILE` (one word a line)."
-    has_words = files.vocabulary is not None or not reads_words
-    require(has_words, files.weights, "", "given with the vocabulary of its word ids", "no vocabulary", advice)
-    names_words = reads_words or config.num_softmax_words is not None
-    path = str(files.vocabulary) if names_words and files.vocabulary is not None else None
-    with reading(files.vocabulary):
+    predicts_words = config.num_softmax_words is not None
+    if reads_words and files.vocabulary is None:
+        raise ConversionError(
+            f"{files.weights} needs a vocabulary, because its input is word ids, but there is none. Put `vocab.txt` "
+            "beside it, or name the file as `vocabulary`, one word a line."
+        )
+    vocabulary = str(files.vocabulary) if files.vocabulary is not None else None
+    with naming_file(files.vocabulary):
         tokenizer = ElmoTokenizer(
             config.token_encoder,
             max_word_length=config.max_word_length,
-            word_splitter=files.word_splitter or "ptb",
-            vocab_file=path if reads_words else None,
-            words_file=None if reads_words else path,
+            word_splitter=word_splitter or "ptb",
+            vocab_file=vocabulary if reads_words else None,
+            words_file=vocabulary if predicts_words and not reads_words else None,
         )
-    num_words, num_predicted = tokenizer.num_word_classes or 0, config.num_softmax_words
+    num_words = tokenizer.num_word_classes or 0
     num_rows = config.vocab_size - 1
-    if num_predicted is not None and path is not None:
-        require(num_words == num_predicted, path, "", f"{num_predicted} words, as many as the softmax has", num_words)
-    elif reads_words:
-        require(num_words <= num_rows, path, "", f"at most {num_rows} words, the rows of `embedding`", num_words)
+    if predicts_words and vocabulary is not None:
+        if num_words != config.num_softmax_words:
+            raise ConversionError(
+                f"{vocabulary} must have {config.num_softmax_words} words, as many as the softmax, but has "
+                f"{num_words}. Name the vocabulary that the model was trained with."
+            )
+    elif reads_words and num_words > num_rows:
+        raise ConversionError(
+            f"{vocabulary} must have at most {num_rows} words, the rows of the table `embedding`, but has {num_words}. "
+            "Name the vocabulary that the model was trained with."
+        )
     return tokenizer
 
 
-def _beside(weights: Path) -> dict[str, Path]:
+def _files_beside(weights: Path) -> dict[str, Path]:
     """The options and the vocabulary beside a file of weights; their names may contain parts of its name."""
     files = {path.name: path for path in weights.parent.iterdir() if path.suffix in (".json", ".txt")}
-    own = f"{weights.stem.replace('weights', 'options')}.json"
-    options = [files[own]] if own in files else _preferred(files, "*options*.json", "options.json")
-    return {path.name: path for path in [*options, *_preferred(files, "*vocab*.txt", "vocab.txt")] if options}
+    options_name = f"{weights.stem.replace('weights', 'options')}.json"
+    options = _preferred(files, "*options*.json", options_name if options_name in files else "options.json")
+    if not options:
+        return {}
+    return {path.name: path for path in [*options, *_preferred(files, "*vocab*.txt", "vocab.txt")]}
 
 
-def _named(files: Mapping[str, Path], pattern: str) -> list[Path]:
+def _matching(files: Mapping[str, Path], pattern: str) -> list[Path]:
     return [files[name] for name in sorted(files) if fnmatch(name, pattern)]
 
 
 def _preferred(files: Mapping[str, Path], pattern: str, name: str) -> list[Path]:
     """The files that match `pattern`, or only the file with the usual name if there is one."""
-    return [files[name]] if name in files else _named(files, pattern)
+    if name in files:
+        return [files[name]]
+    return _matching(files, pattern)
+
+
+def _only(paths: Sequence[Path]) -> Path | None:
+    """The path, if there is exactly one."""
+    return paths[0] if len(paths) == 1 else None

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ..refusals import require
+from ..refusals import ConversionError, shortened
 from .tensor_bundle import TensorBundle
 
 # The optimiser's sums of squared gradients, the number of batches, and a number that training never sets.
-IGNORED = re.compile(r".*/Adagrad|global_step|train_perplexity")
+IGNORED_VARIABLES = re.compile(r".*/Adagrad|global_step|train_perplexity")
 CELL = re.compile(r"(RNN_\d+/)?rnn/(?:multi_rnn_cell/cell_(\d+)/)?lstm_cell/(kernel|bias|projection/kernel)")
 CELL_ARRAYS = {"kernel": "W_0", "bias": "B", "projection/kernel": "W_P_0"}
 
@@ -43,7 +43,7 @@ def array_name(variable: str) -> str:
 
 
 def read_variables(prefix: Path) -> dict[str, np.ndarray]:
-    """Reads a checkpoint's weights, without the variables that `IGNORED` names.
+    """Reads a checkpoint's weights, without the variables that `IGNORED_VARIABLES` names.
 
     Args:
         prefix: the checkpoint's path without `.index`.
@@ -54,7 +54,13 @@ def read_variables(prefix: Path) -> dict[str, np.ndarray]:
     bundle = TensorBundle(prefix)
     variables: dict[str, str] = {}
     for variable in bundle.entries:
-        if not IGNORED.fullmatch(variable):
-            other = variables.setdefault(array_name(variable), variable)
-            require(other == variable, prefix, variable, f"another array of an ELMo than `{other}`", "the same")
-    return dict(zip(variables, bundle.read(variables.values()).values(), strict=True))
+        if IGNORED_VARIABLES.fullmatch(variable):
+            continue
+        other = variables.setdefault(array_name(variable), variable)
+        if other != variable:
+            raise ConversionError(
+                f"{prefix} must have one variable for each array of an ELMo, but `{shortened(variable)}` and "
+                f"`{shortened(other)}` are both `{shortened(array_name(variable))}`; it is not bilm-tf's."
+            )
+    arrays = bundle.read(variables.values())
+    return {name: arrays[variable] for name, variable in variables.items()}

@@ -23,12 +23,13 @@ import numpy as np
 from elmo_hf.model.configuration_elmo import ElmoConfig
 
 from ..options import Option, clip_to_config, make_config
-from ..refusals import ConversionError, listed, require
-from ..rules import DROP_LEADING_AXIS, PREPEND_ZERO_ROW, SPLIT_ROWS, SWAP_MIDDLE_GATES, TRANSPOSE, Rule
+from ..refusals import ConversionError, listed
+from ..rules import DROP_LEADING_AXIS, PREPEND_ZERO_ROW, SPLIT_ROWS, SWAP_MIDDLE_GATES, TRANSPOSE, Rule, num_rows
 
 NUM_CHARACTERS = 261
 FORGET_BIAS = 1.0
-SOFTMAX_MATRIX, SOFTMAX_BIAS = "softmax/W", "softmax/b"
+SOFTMAX_MATRIX = "softmax/W"
+SOFTMAX_BIAS = "softmax/b"
 
 
 class Cells(NamedTuple):
@@ -43,7 +44,27 @@ class Cells(NamedTuple):
 TWO_DIRECTIONS = Cells({"RNN_0/RNN": "forward_lstm", "RNN_1/RNN": "backward_lstm"}, "W_0", "B", "W_P_0")
 ONE_DIRECTION = Cells({"rnn": "forward_lstm"}, "kernel", "bias", "projection/kernel")
 
-LSTM_OPTIONS = (
+
+def highways_to_config(value: Any) -> Any:
+    """Maps the number of highways to that of the config; null stands for none."""
+    return 0 if value is None else value
+
+
+def dropout_to_config(value: Any) -> Any:
+    """Maps the dropout to that of the config; null stands for none."""
+    return 0.0 if value is None else value
+
+
+def sampling_to_config(value: Any) -> Any:
+    """Maps whether the softmax is sampled to the config's kind of softmax."""
+    if value is True:
+        return "sampled"
+    if not value:
+        return "full"
+    return value
+
+
+LSTM_OPTIONS: tuple[Option, ...] = (
     Option(("lstm", "projection_dim"), "projection_size"),
     Option(("lstm", "dim"), "cell_size"),
     Option(("lstm", "n_layers"), "num_hidden_layers", default=1),
@@ -51,21 +72,21 @@ LSTM_OPTIONS = (
     Option(("lstm", "proj_clip"), "projection_clip", default=None, to_config=clip_to_config),
     Option(("lstm", "use_skip_connections"), "use_skip_connections", default=False),
 )
-CHAR_CNN_OPTIONS = (
+CHAR_CNN_OPTIONS: tuple[Option, ...] = (
     Option(("char_cnn", "embedding", "dim"), "char_embedding_size"),
     Option(("char_cnn", "filters"), "char_filters"),
-    Option(("char_cnn", "n_highway"), "num_highway_layers", default=0, to_config=lambda value: value or 0),
+    Option(("char_cnn", "n_highway"), "num_highway_layers", default=0, to_config=highways_to_config),
     Option(("char_cnn", "activation"), "char_activation"),
     Option(("char_cnn", "max_characters_per_token"), "max_word_length", default=50),
 )
 # Settings of the training. Files for inference lack these keys, and the config's defaults apply.
-SOFTMAX_OPTIONS = (
+SOFTMAX_OPTIONS: tuple[Option, ...] = (
     Option(("n_tokens_vocab",), "num_softmax_words"),
-    Option(("dropout",), "lm_dropout", to_config=lambda value: 0.0 if value is None else value),
+    Option(("dropout",), "lm_dropout", to_config=dropout_to_config),
     Option(
         ("sample_softmax",),
         "softmax",
-        to_config=lambda value: "sampled" if value is True else value or "full",
+        to_config=sampling_to_config,
         from_config=lambda value: value == "sampled",
     ),
     Option(("n_negative_samples_batch",), "num_softmax_samples"),
@@ -89,32 +110,55 @@ def config_from_options(
         where: the options file, for messages.
     """
     has_characters = "char_cnn" in options
-    known = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ())
-    _refuse_unknown_options(options, known, where)
-    table = "char_embed" if has_characters else "embedding"
-    found = listed(sorted(shapes))
-    require(bool(shapes.get(table)), where, "", f"options of weights that hold the table `{table}`", found)
-    fields: dict[str, Any] = {"vocab_size": shapes[table][0] + 1}
+    known = LSTM_OPTIONS
     if has_characters:
-        fields["char_projection"] = "CNN_proj/W_proj" in shapes
-        is_whole = shapes[table][0] >= NUM_CHARACTERS
-        require(is_whole, where, table, f"a table of {NUM_CHARACTERS} rows", shapes[table][0])
-    fields["bidirectional"] = not any(name.startswith("rnn/") for name in shapes)
-    projections = tuple(f"LSTMCell/{cells.projection}" for cells in (TWO_DIRECTIONS, ONE_DIRECTION))
-    fields["cell_projection"] = any(name.endswith(projections) for name in shapes)
-    fields["token_encoder"] = "char_cnn" if has_characters else "word_embedding"
+        known += CHAR_CNN_OPTIONS
+    _refuse_unknown_options(options, known, where)
+    fields = _fields_from_shapes(shapes, has_characters, where)
     if not has_softmax(shapes):
         return make_config(options, known, where, forget_bias=FORGET_BIAS, **fields)
     # If the options lack the number of words, it is read from the arrays; bilm-tf samples by default.
-    name = SOFTMAX_BIAS if SOFTMAX_BIAS in shapes else SOFTMAX_MATRIX
-    fields["num_softmax_words"] = num_words = (*shapes[name], 0)[0]
+    array = SOFTMAX_BIAS if SOFTMAX_BIAS in shapes else SOFTMAX_MATRIX
+    num_words = num_rows(shapes[array])
+    fields["num_softmax_words"] = num_words
     if "n_negative_samples_batch" in options:
         fields["softmax"] = "sampled"
     known += tuple(option for option in SOFTMAX_OPTIONS if option.path[0] in options)
     config = make_config(options, known, where, forget_bias=FORGET_BIAS, **fields)
-    has_rows = config.num_softmax_words == num_words
-    require(has_rows, where, "n_tokens_vocab", f"the {num_words} rows of `{name}`", config.num_softmax_words)
+    if config.num_softmax_words != num_words:
+        raise ConversionError(
+            f"{where}: `n_tokens_vocab` must be {num_words}, the number of rows of the array `{array}`, but is "
+            f"{config.num_softmax_words}. Check that the options file belongs to these weights."
+        )
     return config
+
+
+def _fields_from_shapes(
+    shapes: Mapping[str, tuple[int, ...]], has_characters: bool, where: str | Path
+) -> dict[str, Any]:
+    """The fields of `ElmoConfig` that the arrays decide."""
+    table = "char_embed" if has_characters else "embedding"
+    if not shapes.get(table):
+        raise ConversionError(
+            f"{where} describes a model whose weights have the table `{table}`, but these weights have "
+            f"{listed(sorted(shapes))}. Check that the options file belongs to these weights."
+        )
+    table_rows = num_rows(shapes[table])
+    if has_characters and table_rows < NUM_CHARACTERS:
+        raise ConversionError(
+            f"{where}: the table `{table}` of the weights must have {NUM_CHARACTERS} rows, one for each character, but "
+            f"has {table_rows}. Get the file of weights again."
+        )
+    projections = tuple(f"LSTMCell/{cells.projection}" for cells in (TWO_DIRECTIONS, ONE_DIRECTION))
+    fields: dict[str, Any] = {
+        "token_encoder": "char_cnn" if has_characters else "word_embedding",
+        "vocab_size": table_rows + 1,
+        "bidirectional": not any(name.startswith("rnn/") for name in shapes),
+        "cell_projection": any(name.endswith(projections) for name in shapes),
+    }
+    if has_characters:
+        fields["char_projection"] = "CNN_proj/W_proj" in shapes
+    return fields
 
 
 def has_softmax(names: Iterable[str]) -> bool:
@@ -138,13 +182,18 @@ def options_from_config(config: ElmoConfig, with_softmax: bool = False) -> dict[
             f"layers; this one has `alphabet` {config.alphabet!r}, `word_embedding_size` {config.word_embedding_size}."
         )
     has_characters = config.token_encoder == "char_cnn"
-    table = LSTM_OPTIONS + (CHAR_CNN_OPTIONS if has_characters else ()) + (SOFTMAX_OPTIONS if with_softmax else ())
+    table = LSTM_OPTIONS
+    if has_characters:
+        table += CHAR_CNN_OPTIONS
+    if with_softmax:
+        table += SOFTMAX_OPTIONS
     options: dict[str, Any] = {}
     for option in table:
-        place = options
-        for key in option.path[:-1]:
-            place = place.setdefault(key, {})
-        place[option.path[-1]] = option.from_config(getattr(config, option.field))
+        *sections, key = option.path
+        section = options
+        for name in sections:
+            section = section.setdefault(name, {})
+        section[key] = option.from_config(getattr(config, option.field))
     if has_characters:
         options["char_cnn"]["n_characters"] = config.vocab_size
     if not config.bidirectional:
@@ -159,16 +208,14 @@ def allennlp_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
         config: the architecture.
         names: the names of the file's arrays, which show bilm-tf's one-layer form; empty for the form that is written.
     """
-    rules = _char_cnn_rules(config) if config.token_encoder == "char_cnn" else [_table("embedding", config)]
+    has_characters = config.token_encoder == "char_cnn"
+    rules = _char_cnn_rules(config) if has_characters else [_table_rule("embedding", config)]
     size, cell = config.projection_size, config.cell_size
     cells = TWO_DIRECTIONS if config.bidirectional else ONE_DIRECTION
-    prefixes = {name.partition("/LSTMCell/")[0] for name in names}
-    # Only bilm-tf writes files of one direction, so they have its form.
-    is_short = prefixes.intersection(cells.directions) if prefixes else not config.bidirectional
+    lacks_level = config.num_hidden_layers == 1 and _lacks_level_of_layers(config, cells, names)
     for direction, ours in cells.directions.items():
         for layer in range(config.num_hidden_layers):
-            is_alone = is_short and config.num_hidden_layers == 1
-            theirs = f"{direction}/LSTMCell" if is_alone else f"{direction}/MultiRNNCell/Cell{layer}/LSTMCell"
+            theirs = f"{direction}/LSTMCell" if lacks_level else f"{direction}/MultiRNNCell/Cell{layer}/LSTMCell"
             lstm = f"bilm.layers.{layer}.{ours}"
             kernels = (f"{lstm}.input_linear.weight", f"{lstm}.recurrent_linear.weight")
             split = (SWAP_MIDDLE_GATES, SPLIT_ROWS, TRANSPOSE)
@@ -182,15 +229,23 @@ def allennlp_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
     return rules
 
 
+def _lacks_level_of_layers(config: ElmoConfig, cells: Cells, names: Iterable[str]) -> bool:
+    """Whether names of a one-layer model lack the level `MultiRNNCell`; without names, whether they are written so."""
+    prefixes = {name.partition("/LSTMCell/")[0] for name in names}
+    if not prefixes:
+        return not config.bidirectional  # only bilm-tf writes files of one direction, so they have its form
+    return any(direction in prefixes for direction in cells.directions)
+
+
 def language_model_rules(config: ElmoConfig, names: Iterable[str] = ()) -> list[Rule]:
     """The table of one architecture with its softmax; arguments as in `allennlp_rules`.
 
     A softmax that shares the word embedding has no matrix of its own in the file.
     """
-    rules = [
-        replace(rule, targets=tuple(f"elmo.{target}" for target in rule.targets))
-        for rule in allennlp_rules(config, names)
-    ]
+    rules = []
+    for rule in allennlp_rules(config, names):
+        targets = tuple(f"elmo.{target}" for target in rule.targets)
+        rules.append(replace(rule, targets=targets))
     num_words = config.num_softmax_words
     assert num_words is not None
     if not config.share_embedding_softmax:
@@ -209,13 +264,14 @@ def with_forget_bias(arrays: dict[str, np.ndarray], difference: float) -> dict[s
     for name in arrays:
         if name.endswith(("/LSTMCell/B", "/LSTMCell/bias")):
             input_gate, candidate, forget_gate, output_gate = np.split(arrays[name], 4)
-            shifted[name] = np.concatenate([input_gate, candidate, forget_gate + np.float32(difference), output_gate])
+            forget_gate = forget_gate + np.float32(difference)
+            shifted[name] = np.concatenate([input_gate, candidate, forget_gate, output_gate])
     return shifted
 
 
 def _char_cnn_rules(config: ElmoConfig) -> list[Rule]:
     d, n = config.char_embedding_size, config.num_filters
-    rules = [_table("char_embed", config)]
+    rules = [_table_rule("char_embed", config)]
     for index, (width, count) in enumerate(config.char_filters):
         ours = f"token_encoder.convolutions.{index}"
         rules += [
@@ -238,7 +294,7 @@ def _char_cnn_rules(config: ElmoConfig) -> list[Rule]:
     return rules
 
 
-def _table(name: str, config: ElmoConfig) -> Rule:
+def _table_rule(name: str, config: ElmoConfig) -> Rule:
     """The rule of the character or word table, which has no vector for padding in the file."""
     width = config.char_embedding_size if name == "char_embed" else config.projection_size
     return Rule(name, (config.vocab_size - 1, width), ("token_encoder.embedding.weight",), (PREPEND_ZERO_ROW,))
@@ -248,7 +304,13 @@ def _refuse_unknown_options(options: Mapping[str, Any], known: Iterable[Option],
     """Checks that every key of the architecture is known, because an unknown key may change the model."""
     paths = {option.path for option in known} | IGNORED_OPTIONS
     for section in ("lstm", "char_cnn"):
-        keys = sorted({path[1] for path in paths if path[0] == section})
-        part = options.get(section)
-        unknown = sorted(part.keys() - keys) if isinstance(part, Mapping) else []
-        require(not unknown, where, section, f"an object of {', '.join(keys)} and nothing else", unknown)
+        known_keys = sorted({path[1] for path in paths if path[0] == section})
+        value = options.get(section)
+        if not isinstance(value, Mapping):
+            continue
+        unknown_keys = sorted(value.keys() - known_keys)
+        if unknown_keys:
+            raise ConversionError(
+                f"{where}: `{section}` may have the keys {', '.join(known_keys)}, but also has {listed(unknown_keys)}, "
+                "which may change the model in a way that is not known here."
+            )

@@ -21,16 +21,16 @@ import numpy as np
 from elmo_hf.model.configuration_elmo import PADDING_ID, ElmoConfig
 from elmo_hf.model.tokenization_elmo import BOS, CHARACTER, EOS, PADDING, WORD, ElmoTokenizer
 
-from ..contract import Checkpoint, Given
+from ..contract import Checkpoint, NamedFiles
 from ..options import Option, clip_to_config, make_config, read_options
-from ..refusals import listed, reading, require
-from ..rules import PREPEND_ZERO_ROW, Rule, import_arrays
+from ..refusals import ConversionError, listed, naming_file, shortened
+from ..rules import PREPEND_ZERO_ROW, Rule, import_arrays, num_rows
 from ..sources import Source
 from ..witness.reference_torch import ReferenceManyLangs
 from .torch_files import read_state_dict
 from .torch_layout import cnn_rules, lstm_rules, projection_rules
 
-ENCODER_OPTIONS = (
+ENCODER_OPTIONS: tuple[Option, ...] = (
     Option(("encoder", "projection_dim"), "projection_size"),
     Option(("encoder", "dim"), "cell_size"),
     Option(("encoder", "n_layers"), "num_hidden_layers"),
@@ -38,7 +38,7 @@ ENCODER_OPTIONS = (
     Option(("encoder", "proj_clip"), "projection_clip", to_config=clip_to_config),
     Option(("token_embedder", "max_characters_per_token"), "max_word_length"),
 )
-CHARACTER_OPTIONS = (
+CHARACTER_OPTIONS: tuple[Option, ...] = (
     Option(("token_embedder", "char_dim"), "char_embedding_size"),
     Option(("token_embedder", "filters"), "char_filters"),
     Option(("token_embedder", "n_highway"), "num_highway_layers"),
@@ -61,9 +61,10 @@ _PACKAGED = {
 }
 PACKAGED = {name: _PACKAGED for name in ("cnn_50_100_512_4096_sample.json", "cnn_0_100_512_4096_sample.json")}
 # Their `encoder.name` may be "lstm": torch's bidirectional LSTM, whose directions are joined after each layer.
-NAMES = {"encoder": "elmo", "token_embedder": "cnn"}
+KINDS = {"encoder": "elmo", "token_embedder": "cnn"}
 
-CHARACTERS, WORDS = "char_emb_layer.embedding.weight", "word_emb_layer.embedding.weight"
+CHARACTER_TABLE = "char_emb_layer.embedding.weight"
+WORD_TABLE = "word_emb_layer.embedding.weight"
 
 
 def name_symbols(characters: Mapping[str, int], words: Mapping[str, int], num_characters: int) -> dict[str, int]:
@@ -74,23 +75,40 @@ def name_symbols(characters: Mapping[str, int], words: Mapping[str, int], num_ch
     symbols = {WORD + word: 1 + num_characters + index for word, index in words.items()}
     symbols |= {CHARACTER + character: 1 + index for character, index in characters.items()}
     prefix = CHARACTER if characters else WORD
-    marks = {mark: symbols.pop(prefix + mark) for mark in (BOS, EOS) if prefix + mark in symbols}
-    return symbols | marks | {PADDING: PADDING_ID}
+    for mark in (BOS, EOS):
+        if prefix + mark in symbols:
+            symbols[mark] = symbols.pop(prefix + mark)
+    symbols[PADDING] = PADDING_ID
+    return symbols
 
 
-def read_manylangs(source: Source, given: Given) -> Checkpoint:
-    """Reads a folder or an archive."""
+def read_manylangs(source: Source, named_files: NamedFiles, word_splitter: str | None) -> Checkpoint:
+    """Reads a folder or an archive; no other files are used."""
     options, where = _architecture(source)
-    token = read_state_dict(_file(source, "token_embedder.pkl"))
-    encoder = read_state_dict(_file(source, "encoder.pkl"))
-    has_characters, has_words = (bool(options["token_embedder"].get(f"{part}_dim")) for part in ("char", "word"))
-    characters = _lexicon(source, "char.dic", token, CHARACTERS) if has_characters else {}
-    words = _lexicon(source, "word.dic", token, WORDS) if has_words else {}
-    num_characters, num_words = len(token[CHARACTERS]) if characters else 0, len(token[WORDS]) if words else 0
+    token_path = _file(source, "token_embedder.pkl")
+    encoder_path = _file(source, "encoder.pkl")
+    token = read_state_dict(token_path)
+    encoder = read_state_dict(encoder_path)
+    paths = [token_path, encoder_path]
+    table = ENCODER_OPTIONS
+    characters: dict[str, int] = {}
+    words: dict[str, int] = {}
+    has_characters = bool(options["token_embedder"].get("char_dim"))
+    has_words = bool(options["token_embedder"].get("word_dim"))
+    if has_characters:
+        table += CHARACTER_OPTIONS
+        characters = _lexicon(source, "char.dic", token, CHARACTER_TABLE)
+        paths.append(source.files["char.dic"])
+    if has_words:
+        table += (WORD_OPTION,)
+        words = _lexicon(source, "word.dic", token, WORD_TABLE)
+        paths.append(source.files["word.dic"])
+    num_characters = len(token[CHARACTER_TABLE]) if characters else 0
+    num_words = len(token[WORD_TABLE]) if words else 0
     symbols = name_symbols(characters, words, num_characters)
     config = make_config(
         options,
-        ENCODER_OPTIONS + CHARACTER_OPTIONS * has_characters + (WORD_OPTION,) * has_words,
+        table,
         where,
         token_encoder="char_cnn" if has_characters else "word_embedding",
         alphabet="code_points",
@@ -103,43 +121,46 @@ def read_manylangs(source: Source, given: Given) -> Checkpoint:
         bos_token_id=symbols.get("<bos>", 0),
         eos_token_id=symbols.get("<eos>", 0),
     )
-    arrays = {f"token_embedder.{name}": array for name, array in token.items()}
-    arrays |= {f"encoder.{name}": array for name, array in encoder.items()}
-    used = ["token_embedder.pkl", "encoder.pkl", *["char.dic"] * has_characters, *["word.dic"] * has_words]
-    with reading(f"the lexicons char.dic and word.dic of {source.path}"):
+    with naming_file(f"the lexicons char.dic and word.dic of {source.path}"):
         tokenizer = ElmoTokenizer(
             config.token_encoder,
             config.max_word_length,
-            given.word_splitter or "whitespace",
+            word_splitter or "whitespace",
             alphabet="code_points",
             vocab=symbols,
         )
-    softmax = ("classifier.pkl, the language model's softmax, is left out.",) * ("classifier.pkl" in source.files)
+    arrays = {f"token_embedder.{name}": array for name, array in token.items()}
+    arrays |= {f"encoder.{name}": array for name, array in encoder.items()}
+    notes = []
+    if "classifier.pkl" in source.files:
+        notes.append("classifier.pkl, the language model's softmax, is left out.")
     return Checkpoint(
         config,
         import_arrays(manylangs_rules(config), arrays, str(source.path)),
         tokenizer,
-        source.to_digest(*(source.files[name] for name in used)),
+        source.to_digest(*paths),
         partial(ReferenceManyLangs, options, token, encoder, characters, words),
-        softmax,
+        tuple(notes),
     )
 
 
 def manylangs_rules(config: ElmoConfig) -> list[Rule]:
     """The table of one architecture; a foreign name is the file's name, a dot, and the name in its state dict."""
     has_characters = config.token_encoder == "char_cnn"
-    rules, num_features = [], config.word_embedding_size or 0
+    rules = []
+    num_features = 0
     if has_characters:
         num_features += config.num_filters
         table = "token_encoder.embedding.weight"
         shape = (config.num_characters, config.char_embedding_size)
-        rules.append(Rule(f"token_embedder.{CHARACTERS}", shape, (table,), (PREPEND_ZERO_ROW,)))
+        rules.append(Rule(f"token_embedder.{CHARACTER_TABLE}", shape, (table,), (PREPEND_ZERO_ROW,)))
         rules += cnn_rules(config, "token_embedder.convolutions.", "token_embedder.highways._layers.")
     if config.word_embedding_size is not None:
-        table = f"token_encoder.{'word_embedding' if has_characters else 'embedding'}.weight"
+        num_features += config.word_embedding_size
+        table = "token_encoder.word_embedding.weight" if has_characters else "token_encoder.embedding.weight"
         num_words = config.num_input_words if has_characters else config.vocab_size - 1
         shape = (num_words, config.word_embedding_size)
-        rules.append(Rule(f"token_embedder.{WORDS}", shape, (table,), (PREPEND_ZERO_ROW,)))
+        rules.append(Rule(f"token_embedder.{WORD_TABLE}", shape, (table,), (PREPEND_ZERO_ROW,)))
     rules += projection_rules("token_embedder.projection", num_features, config.projection_size)
     return rules + lstm_rules(config, "encoder.")
 
@@ -147,37 +168,60 @@ def manylangs_rules(config: ElmoConfig) -> list[Rule]:
 def _architecture(source: Source) -> tuple[dict[str, Any], Path]:
     """Returns the architecture and the name of the file that holds it."""
     path = _file(source, "config.json")
-    named = read_options(path).get("config_path")
-    name = PurePosixPath(str(named).replace("\\", "/")).name
-    expected = f"the name of a file in the folder, or {' or '.join(PACKAGED)}"
-    require(name in PACKAGED or name in source.files, path, "config_path", expected, f"{named!r:.200}")
-    where = source.files.get(name, path)
-    options = read_options(where) if name in source.files else PACKAGED[name]
-    for section, kind in NAMES.items():
+    config_path = read_options(path).get("config_path")
+    name = PurePosixPath(str(config_path).replace("\\", "/")).name
+    if name in source.files:
+        where = source.files[name]
+        options = read_options(where)
+    elif name in PACKAGED:
+        where = path
+        options = PACKAGED[name]
+    else:
+        raise ConversionError(
+            f"{path}: `config_path` must name a file in the folder, or {' or '.join(PACKAGED)}, but is "
+            f"{shortened(repr(config_path))}. Copy the file of that name from where the model was trained."
+        )
+    for section, kind in KINDS.items():
         part = options.get(section)
-        found = part.get("name") if isinstance(part, dict) else part
-        require(found == kind, where, f"{section}.name", f"{kind!r}, as of every ELMo", f"{found!r:.200}")
+        if not isinstance(part, dict):
+            raise ConversionError(f"{where}: `{section}` must be an object, but is {shortened(repr(part))}.")
+        if part.get("name") != kind:
+            raise ConversionError(
+                f"{where}: `{section}.name` must be {kind!r}, as of every ELMo, but is "
+                f"{shortened(repr(part.get('name')))}; models of other kinds cannot be converted."
+            )
     return options, where
 
 
 def _lexicon(source: Source, name: str, token: Mapping[str, np.ndarray], table: str) -> dict[str, int]:
     """Reads lines `symbol TAB row`: each symbol's index in the table."""
     path = _file(source, name)
-    num_rows = (*token.get(table, np.empty(0)).shape, 0)[0]
+    table_rows = num_rows(token[table].shape) if table in token else 0
     rows: dict[str, int] = {}
-    with reading(path):
+    with naming_file(path):
         lines = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
         for number, line in enumerate(lines, start=1):
             symbol, _, row = line.removesuffix("\r").rpartition("\t")
-            is_row = "\t" in line and row.isdecimal() and int(row) < num_rows
-            require(is_row, path, f"line {number}", f"a symbol, a tab and a row below {num_rows}", f"{line!r:.200}")
+            is_row = "\t" in line and row.isdecimal() and int(row) < table_rows
+            if not is_row:
+                raise ConversionError(
+                    f"{path}: line {number} must be a symbol, a tab and a row below {table_rows}, but is "
+                    f"{shortened(repr(line))}."
+                )
             rows[symbol] = int(row)
-    require(len(set(rows.values())) == len(rows), path, "", "a lexicon with a row for each symbol", "one row twice")
-    require("<oov>" in rows, path, "<oov>", "there, the symbol for all that are not", "nothing")
+    if len(set(rows.values())) != len(rows):
+        raise ConversionError(f"{path} must have a row of its own for each symbol, but has one row twice.")
+    if "<oov>" not in rows:
+        raise ConversionError(
+            f"{path} must have a line for `<oov>`, which stands for all symbols that are not listed, but has none."
+        )
     return rows
 
 
 def _file(source: Source, name: str) -> Path:
-    expected = f"a folder with {name}, as every ELMoForManyLangs model"
-    require(name in source.files, source.path, "", expected, listed(sorted(source.files)))
+    if name not in source.files:
+        raise ConversionError(
+            f"{source.path} must have the file {name}, as every ELMoForManyLangs model, but has "
+            f"{listed(sorted(source.files))}. Copy the missing file into the folder."
+        )
     return source.files[name]

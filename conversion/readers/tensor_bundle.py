@@ -29,14 +29,21 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from ..refusals import check_unpacked, listed, reading, require
+from ..refusals import ConversionError, check_unpacked, listed, naming_file, shortened
 from ..sources import beginning
 
-MAGIC = 0xDB4775248B80FB57
+TABLE_MAGIC = 0xDB4775248B80FB57
 FOOTER_SIZE = 48
 MAX_INDEX_SIZE = 1 << 20  # the index of an ELMo has about 5 kB
 # Keys are values of TensorFlow's enum `DataType`.
-DTYPES = {number: np.dtype(name) for number, name in ((1, "<f4"), (2, "<f8"), (3, "<i4"), (9, "<i8"), (19, "<f2"))}
+TENSOR_DTYPES: dict[int, np.dtype] = {
+    1: np.dtype("<f4"),
+    2: np.dtype("<f8"),
+    3: np.dtype("<i4"),
+    9: np.dtype("<i8"),
+    19: np.dtype("<f2"),
+}
+GET_AGAIN = "It is damaged: get it again."
 
 
 class Reader:
@@ -101,11 +108,19 @@ class TensorBundle:
         """Reads the index."""
         self.prefix = prefix
         path = prefix.with_name(f"{prefix.name}.index")
-        with reading(path):
-            require(path.stat().st_size <= MAX_INDEX_SIZE, path, "", f"an index of {MAX_INDEX_SIZE:,} bytes", "more")
+        with naming_file(path):
+            size = path.stat().st_size
+            if size > MAX_INDEX_SIZE:
+                raise ConversionError(
+                    f"{path} must be a checkpoint's index, of at most {MAX_INDEX_SIZE:,} bytes, but has {size:,}."
+                )
             values = {key.decode("utf-8"): Message(value) for key, value in _table_entries(path.read_bytes(), path)}
             header = values.pop("", Message(b""))
-            require(header.last(2) == 0, path, "endianness", "little", "big")
+            if header.last(2) != 0:
+                raise ConversionError(
+                    f"{path} must have little-endian numbers, but its endianness is big; save the checkpoint again on "
+                    "a little-endian machine."
+                )
             self._num_shards = header.last(1)
             self.entries = values
 
@@ -120,17 +135,17 @@ class TensorBundle:
         unpacked: Counter[Path] = Counter()
         arrays = {}
         for name in names:
-            entry, path = self.entries[name], self._shard(name)
-            with reading(path):
-                dtype = DTYPES.get(entry.last(1), np.dtype(object))
-                shape = tuple(axis.last(1) for shape in entry.messages(2) for axis in shape.messages(2))
-                is_whole = 7 not in entry and math.prod(shape) * dtype.itemsize == entry.last(5)
-                kinds = ", ".join(map(str, DTYPES.values()))
-                require(not dtype.hasobject and is_whole, path, name, f"one whole array of {kinds}", dict(entry))
+            entry = self.entries[name]
+            path = self._shard(name)
+            with naming_file(path):
+                dtype, shape = _dtype_and_shape(entry, name, path)
                 unpacked[path] += entry.last(5)
                 check_unpacked(unpacked[path], path)
                 array = np.fromfile(path, dtype, count=math.prod(shape), offset=entry.last(4))
-                require(_masked_crc(array) == entry.last(6), path, name, "as its checksum says", "other bytes")
+                if _masked_crc(array) != entry.last(6):
+                    raise ConversionError(
+                        f"{path}: the bytes of `{shortened(name)}` do not fit their checksum. {GET_AGAIN}"
+                    )
                 arrays[name] = array.reshape(shape)
         return arrays
 
@@ -144,19 +159,23 @@ class TensorBundle:
             KeyError: if the index has no such name.
             ConversionError: if the tensor is not a string, or is missing or damaged.
         """
-        entry, path = self.entries[name], self._shard(name)
-        with reading(path), path.open("rb") as file:
+        entry = self.entries[name]
+        path = self._shard(name)
+        with naming_file(path), path.open("rb") as file:
             file.seek(entry.last(4))
             reader = Reader(file.read(entry.last(5)))
             length = reader.varint()
-            rest = reader.take(4 + length)
-            is_whole = _masked_crc(length.to_bytes(4, "little") + rest) == entry.last(6)
-            require(is_whole, path, name, "one string, as its checksum says", "other bytes")
-        return rest[4:]
+            checksum_and_string = reader.take(4 + length)
+            if _masked_crc(length.to_bytes(4, "little") + checksum_and_string) != entry.last(6):
+                raise ConversionError(
+                    f"{path}: `{shortened(name)}` must be one string, but its bytes do not fit their checksum. "
+                    f"{GET_AGAIN}"
+                )
+        return checksum_and_string[4:]
 
     def _shard(self, name: str) -> Path:
         """The data file of a tensor."""
-        with reading(self.prefix):
+        with naming_file(self.prefix):
             shard = f"{self.entries[name].last(3):05d}-of-{self._num_shards:05d}"
         return self.prefix.with_name(f"{self.prefix.name}.data-{shard}")
 
@@ -175,21 +194,42 @@ def find_index(files: Mapping[str, Path]) -> Path:
     Args:
         files: paths by name, all in one folder; at least one is an index.
     """
-    found = sorted((path for name, path in files.items() if name.endswith(".index")), key=_step)
+    indices = sorted((path for name, path in files.items() if name.endswith(".index")), key=_step)
     if "checkpoint" not in files:
-        return found[-1]
-    text = beginning(files["checkpoint"]).decode("utf-8", "replace")
+        return indices[-1]
+    record = files["checkpoint"]
+    text = beginning(record).decode("utf-8", "replace")
     match = re.search(r'^[ \t]*model_checkpoint_path:[ \t]*"([^"\n]*)"', text, re.MULTILINE)
     name = re.split(r"[/\\]", match[1])[-1] if match else ""
-    advice = "Copy the missing files, or delete that file to take the highest step."
-    expected = f"the name of an index that is there ({listed(path.name for path in found)})"
-    require(f"{name}.index" in files, files["checkpoint"], "model_checkpoint_path", expected, repr(name), advice)
+    if f"{name}.index" not in files:
+        raise ConversionError(
+            f"{record}: `model_checkpoint_path` must name a checkpoint that is there, of "
+            f"{listed(path.name for path in indices)}, but is {shortened(repr(name))}. Copy the missing files, or give "
+            "the `.index` to convert in place of the folder."
+        )
     return files[f"{name}.index"]
 
 
+def _dtype_and_shape(entry: Message, name: str, path: Path) -> tuple[np.dtype, tuple[int, ...]]:
+    """The dtype and the shape of a tensor, which must be a whole array of one of `TENSOR_DTYPES`."""
+    dtype = TENSOR_DTYPES.get(entry.last(1))
+    axes = [axis for shape in entry.messages(2) for axis in shape.messages(2)]
+    shape = tuple(axis.last(1) for axis in axes)
+    is_slice = 7 in entry
+    if dtype is None or is_slice or math.prod(shape) * dtype.itemsize != entry.last(5):
+        dtypes = ", ".join(str(known) for known in TENSOR_DTYPES.values())
+        raise ConversionError(
+            f"{path}: `{shortened(name)}` must be one whole array of {dtypes}, but its entry in the index is "
+            f"{shortened(str(dict(entry)))}."
+        )
+    return dtype, shape
+
+
 def _step(path: Path) -> tuple[int, str]:
+    """The step of a checkpoint's index, -1 without one, and its name."""
     match = re.search(r"-(\d+)\.index$", path.name)
-    return (int(match[1]) if match else -1, path.name)
+    step = int(match[1]) if match else -1
+    return step, path.name
 
 
 def _masked_crc(data: bytes | np.ndarray) -> int:
@@ -199,8 +239,11 @@ def _masked_crc(data: bytes | np.ndarray) -> int:
 
 def _table_entries(table: bytes, path: Path) -> Iterator[tuple[bytes, bytes]]:
     """Keys and values of a sorted string table."""
-    is_table = len(table) >= FOOTER_SIZE and int.from_bytes(table[-8:], "little") == MAGIC
-    require(is_table, path, "", f"TensorFlow's, with the number {MAGIC:#x} at its end, as of V2 checkpoints", "another")
+    if len(table) < FOOTER_SIZE or int.from_bytes(table[-8:], "little") != TABLE_MAGIC:
+        raise ConversionError(
+            f"{path} must be the index of a checkpoint of TensorFlow's format V2, with the number {TABLE_MAGIC:#x} at "
+            "its end, but ends otherwise. It may be damaged or another kind of file."
+        )
     footer = Reader(table[-FOOTER_SIZE:])
     _block(table, footer, path)
     for _, handle in _block_entries(_block(table, footer, path)):
@@ -209,10 +252,11 @@ def _table_entries(table: bytes, path: Path) -> Iterator[tuple[bytes, bytes]]:
 
 def _block(table: bytes, handle: Reader, path: Path) -> bytes:
     """The content of the block at a handle."""
-    offset, size = handle.varint(), handle.varint()
+    offset = handle.varint()
+    size = handle.varint()
     block = Reader(table[offset : offset + size + 5]).take(size + 5)
-    is_whole = _masked_crc(block[:-4]) == int.from_bytes(block[-4:], "little")
-    require(is_whole, path, f"block at byte {offset}", "as its checksum says", "other bytes")
+    if _masked_crc(block[:-4]) != int.from_bytes(block[-4:], "little"):
+        raise ConversionError(f"{path}: the bytes of the block at byte {offset} do not fit their checksum. {GET_AGAIN}")
     return block[:-5]
 
 
@@ -221,6 +265,8 @@ def _block_entries(block: bytes) -> Iterator[tuple[bytes, bytes]]:
     reader = Reader(Reader(block).take(len(block) - 4 - 4 * num_restarts))
     key = b""
     while reader.place < len(reader.data):
-        shared, unshared, value_size = reader.varint(), reader.varint(), reader.varint()
+        shared = reader.varint()
+        unshared = reader.varint()
+        value_size = reader.varint()
         key = key[:shared] + reader.take(unshared)
         yield key, reader.take(value_size)

@@ -14,7 +14,8 @@ from ..rules import NEGATE_SECOND, SPLIT_ROWS, Rule
 
 def cnn_rules(config: ElmoConfig, convolution: str, highways: str) -> list[Rule]:
     """The rules of the convolutions `{convolution}{index}` and the highways `{highways}{index}`."""
-    size, rules = config.num_filters, []
+    size = config.num_filters
+    rules = []
     for index, (width, count) in enumerate(config.char_filters):
         theirs, ours = f"{convolution}{index}", f"token_encoder.convolutions.{index}"
         rules += [
@@ -42,7 +43,9 @@ def projection_rules(name: str, num_features: int, size: int) -> list[Rule]:
 
 def lstm_rules(config: ElmoConfig, prefix: str = "") -> list[Rule]:
     """The rules of the biLM; the foreign names begin with `prefix`."""
-    size, cell, rules = config.projection_size, config.cell_size, []
+    size = config.projection_size
+    cell = config.cell_size
+    rules = []
     for direction in ("forward", "backward"):
         for layer in range(config.num_hidden_layers):
             theirs, ours = f"{prefix}{direction}_layer_{layer}", f"bilm.layers.{layer}.{direction}_lstm"

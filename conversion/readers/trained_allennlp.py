@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from functools import partial
-from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +20,10 @@ import numpy as np
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.tokenization_elmo import ElmoTokenizer
 
-from ..contract import Checkpoint, Given
+from ..contract import Checkpoint, NamedFiles
 from ..options import Option, make_config, read_options
-from ..refusals import listed, require
-from ..rules import DROP_LEADING_AXIS, Rule, import_arrays
+from ..refusals import ConversionError, listed, shortened
+from ..rules import DROP_LEADING_AXIS, Rule, import_arrays, num_rows
 from ..sources import Source
 from ..witness.reference_torch import allennlp_reference
 from .hdf5_layout import CHAR_CNN_OPTIONS, LSTM_OPTIONS
@@ -35,69 +34,89 @@ WEIGHTS = ("weights.th", "best.th")
 BILM = "_elmo_lstm."
 CHARACTERS = f"{BILM}_token_embedder._char_embedding_weights"
 # Arrays that the model must have; otherwise the options belong to another model.
-OF_THE_BILM = tuple(
-    f"{BILM}{part}" for part in ("_elmo_lstm.", *(f"_token_embedder.{part}" for part in ("char_conv_", "_highways.")))
+OF_THE_BILM = (
+    f"{BILM}_elmo_lstm.",
+    f"{BILM}_token_embedder.char_conv_",
+    f"{BILM}_token_embedder._highways.",
 )
+
+
+def are_weights_trained(value: Any) -> bool:
+    """Whether a mix's weights are trained; AllenNLP keeps weights that the training's configuration has."""
+    return value is None
+
+
+def layer_norm_to_config(value: Any) -> Any:
+    """Maps whether a mix normalises layers to the config's kind of normalisation."""
+    if value is True:
+        return "batch"
+    if not value:
+        return "none"
+    return value
+
+
 # Arguments of the ELMo in the training's configuration.
 TRAINING_OPTIONS = (
     Option(("dropout",), "representation_dropout", default=0.5),
-    Option(("scalar_mix_parameters",), "scalar_mix_trainable", default=None, to_config=lambda value: value is None),
-    Option(
-        ("do_layer_norm",),
-        "scalar_mix_layer_norm",
-        default=False,
-        to_config=lambda value: "batch" if value is True else value or "none",
-    ),
+    Option(("scalar_mix_parameters",), "scalar_mix_trainable", default=None, to_config=are_weights_trained),
+    Option(("do_layer_norm",), "scalar_mix_layer_norm", default=False, to_config=layer_norm_to_config),
 )
 
 
 def weights_name(source: Source) -> str | None:
     """The state dict's name if a source looks like a trained model, else None."""
-    named = [name for name in WEIGHTS if name in source.files]
-    alone = [name for name in source.files if name.endswith((".th", ".pt"))] if len(source.files) == 1 else []
-    return next(iter(named + alone), None)
+    for name in WEIGHTS:
+        if name in source.files:
+            return name
+    if len(source.files) == 1:
+        (name,) = source.files
+        if name.endswith((".th", ".pt")):
+            return name
+    return None
 
 
-def read_trained_allennlp(source: Source, given: Given) -> Checkpoint:
-    """Reads the biLM and its scalar mixes."""
+def read_trained_allennlp(source: Source, named_files: NamedFiles, word_splitter: str | None) -> Checkpoint:
+    """Reads the biLM and its scalar mixes; of the named files, the options."""
     name = weights_name(source)
     assert name is not None
-    state = read_state_dict(source.files[name])
-    prefixes = [name.removesuffix(CHARACTERS) for name in state if name.endswith(CHARACTERS)]
-    found = listed(map(repr, prefixes)) if prefixes else _modules(name.partition(BILM)[0] for name in state)
-    advice = "Of an LSTM language model, give the folder with `vocab.txt` too." if source.is_file else ""
-    require(len(prefixes) == 1, source.path, CHARACTERS, "there once, behind the name of one ELMo", found, advice)
-    setting = _settings(source)
-    options_path = given.options or _archived_options(source, setting)
+    path = source.files[name]
+    state = read_state_dict(path)
+    prefix = _prefix(state, source)
+    arguments = _arguments_of_elmo(source)
+    options_path = named_files.options
+    if options_path is None:
+        options_path = _archived_options(source, arguments)
     options = read_options(options_path)
-    arrays = _join_mixes(
-        {key.removeprefix(prefixes[0]): array for key, array in state.items() if key.startswith(prefixes[0])}
-    )
-    # Only these two: other keys of a training's options, such as `dropout`, mean something else in `setting`.
-    known = {key: value for key, value in options.items() if key in ("lstm", "char_cnn")} | dict(setting)
+    arrays = _join_mixes({key.removeprefix(prefix): array for key, array in state.items() if key.startswith(prefix)})
+    # Only these two: other keys of a training's options, such as `dropout`, mean something else in `arguments`.
+    known = {key: value for key, value in options.items() if key in ("lstm", "char_cnn")}
     config = make_config(
-        known,
+        known | dict(arguments),
         LSTM_OPTIONS + CHAR_CNN_OPTIONS + TRAINING_OPTIONS,
         f"{options_path}, or config.json of {source.path}",
-        vocab_size=(*arrays[CHARACTERS].shape, 0)[0],
+        vocab_size=num_rows(arrays[CHARACTERS].shape),
         char_projection=True,
         cell_projection=True,
         forget_bias=0.0,
-        num_output_representations=sum(name.startswith("scalar_mix_") and name.endswith(".gamma") for name in arrays),
+        num_output_representations=sum(key.startswith("scalar_mix_") and key.endswith(".gamma") for key in arrays),
     )
     rules = trained_rules(config)
     sources = {rule.source for rule in rules}
     carried = {key: array for key, array in arrays.items() if key in sources or key.startswith(OF_THE_BILM)}
-    left = [key for key in state if not key.startswith(prefixes[0])]
-    left += [prefixes[0] + key for key in arrays if key not in carried]
-    note = f"{len(left)} arrays of the task's model are left out: {_modules(left)}."
+    others = [key for key in state if not key.startswith(prefix)]
+    others += [prefix + key for key in arrays if key not in carried]
+    notes = []
+    if others:
+        notes.append(f"{len(others)} arrays of the task's model are left out: {_modules(others)}.")
+    paths = [path] if named_files.options is None else [path, named_files.options]
+    bilm = {key.removeprefix(BILM): array for key, array in arrays.items()}
     return Checkpoint(
         config,
-        import_arrays(rules, carried, str(source.files[name])),
-        ElmoTokenizer(max_word_length=config.max_word_length, word_splitter=given.word_splitter or "ptb"),
-        source.to_digest(source.files[name], *([given.options] if given.options else [])),
-        partial(allennlp_reference, options, {key.removeprefix(BILM): array for key, array in arrays.items()}),
-        (note,) * bool(left),
+        import_arrays(rules, carried, str(path)),
+        ElmoTokenizer(max_word_length=config.max_word_length, word_splitter=word_splitter or "ptb"),
+        source.to_digest(*paths),
+        partial(allennlp_reference, options, bilm),
+        tuple(notes),
     )
 
 
@@ -118,37 +137,68 @@ def trained_rules(config: ElmoConfig) -> list[Rule]:
     return rules
 
 
-def _settings(source: Source) -> Mapping[str, Any]:
+def _prefix(state: Mapping[str, np.ndarray], source: Source) -> str:
+    """What stands before the names of the only ELMo's arrays."""
+    prefixes = [name.removesuffix(CHARACTERS) for name in state if name.endswith(CHARACTERS)]
+    if not prefixes:
+        advice = ""
+        if source.is_file:
+            advice = " If it is an LSTM language model, give the folder with its `vocab.txt`."
+        raise ConversionError(
+            f"{source.path} must have an ELMo, with an array `...{CHARACTERS}`, but has "
+            f"{_modules(name.partition(BILM)[0] for name in state)}.{advice}"
+        )
+    if len(prefixes) > 1:
+        raise ConversionError(
+            f"{source.path} must have one ELMo, but has several, behind {listed(map(repr, prefixes))}. Save the arrays "
+            "of one alone."
+        )
+    return prefixes[0]
+
+
+def _arguments_of_elmo(source: Source) -> Mapping[str, Any]:
     """The arguments of the ELMo in the training's configuration; empty unless there is exactly one ELMo."""
-    rest: list[Any] = [read_options(source.files["config.json"])] if "config.json" in source.files else []
-    found = []
-    while rest:
-        value = rest.pop()
+    if "config.json" not in source.files:
+        return {}
+    unread: list[Any] = [read_options(source.files["config.json"])]
+    arguments = []
+    while unread:
+        value = unread.pop()
         if isinstance(value, dict):
             if "options_file" in value or value.get("type") == "elmo_token_embedder":
-                found.append(value)
-            rest += value.values()
+                arguments.append(value)
+            unread += value.values()
         elif isinstance(value, list):
-            rest += value
-    return found[0] if len(found) == 1 else {}
+            unread += value
+    return arguments[0] if len(arguments) == 1 else {}
 
 
-def _archived_options(source: Source, setting: Mapping[str, Any]) -> Path:
-    archived = [path for name, path in sorted(source.files.items()) if fnmatch(name, "fta/*options_file*")]
-    is_one = len({path.read_bytes() for path in archived}) == 1
-    advice = f"The weights lack clips and activation: give `--options FILE` ({setting.get('options_file')!r:.200})."
-    require(is_one, source.path, "", "an archive with one options file of ELMo", f"{len(archived)} of them", advice)
-    return archived[0]
+def _archived_options(source: Source, arguments: Mapping[str, Any]) -> Path:
+    """ELMo's options file in the archive, of which there may be several equal copies."""
+    paths = [path for name, path in sorted(source.files.items()) if fnmatch(name, "fta/*options_file*")]
+    contents = {path.read_bytes() for path in paths}
+    if len(contents) != 1:
+        read_from = ""
+        if "options_file" in arguments:
+            read_from = f" The training read it from {shortened(repr(arguments['options_file']))}."
+        raise ConversionError(
+            f"{source.path} must have one options file of ELMo, `fta/*options_file`, because the weights show neither "
+            f"clips nor activation, but has {len(contents) or 'none'}. Name the file as `options`.{read_from}"
+        )
+    return paths[0]
 
 
 def _join_mixes(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Joins the L+1 arrays `scalar_mix_{m}.scalar_parameters.{k}`, of one number each, in the order of the layers."""
     joined = {name: array for name, array in arrays.items() if ".scalar_parameters." not in name}
     for name in arrays:
-        mix, dot, layer = name.partition(".scalar_parameters.")
-        if dot and layer == "0":
-            names = takewhile(arrays.__contains__, (f"{mix}{dot}{k}" for k in count()))
-            joined[f"{mix}.scalar_parameters"] = np.concatenate([arrays[each].reshape(-1) for each in names])
+        if not name.endswith(".scalar_parameters.0"):
+            continue
+        mix = name.removesuffix(".0")
+        numbers: list[np.ndarray] = []
+        while f"{mix}.{len(numbers)}" in arrays:
+            numbers.append(arrays[f"{mix}.{len(numbers)}"].reshape(-1))
+        joined[mix] = np.concatenate(numbers)
     return joined
 
 

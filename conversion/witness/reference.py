@@ -1,6 +1,6 @@
 """A biLM in NumPy that reads a checkpoint's arrays directly: slow, simple, float64.
 
-This biLM is the witness: `elmo-hf convert --check` and the tests compare the model with it. The witness shares no code
+This biLM is the witness: the check of a conversion and the tests compare the model with it. The witness shares no code
 with the model, the tokenizer or the conversion tables. It reads the arrays of AllenNLP's hdf5 file in their own layout,
 and follows the equations of Peters et al. (2018, §3) and bilm-tf's `_build_ops` line by line, one word at a time.
 

@@ -1,6 +1,6 @@
 """Numbers that other people published for the official weights, to compare a converted folder with.
 
-Each `Stream` comes from a new AllenNLP embedder (0.8 or 0.9) that read one sentence in each call, in the given order,
+Each `PublishedNumbers` comes from a new AllenNLP embedder (0.8 or 0.9) that read one sentence in each call, in order,
 split at blanks. So the LSTM state passes from sentence to sentence.
 
 Glossary: layers of a sentence are an array `(L+1, n, 2P)`: n words, without boundaries, layer 0 the token vector twice.
@@ -13,11 +13,11 @@ from itertools import combinations
 import numpy as np
 
 Layers = list[np.ndarray]
-TOLERANCE = 1e-4
+PUBLISHED_TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
-class Stream:
+class PublishedNumbers:
     """Sentences and the numbers published about their vectors."""
 
     model: str  # a key of `PUBLISHED`
@@ -71,8 +71,8 @@ PLANT = (
 )
 
 
-STREAMS = (
-    Stream(
+PUBLISHED_NUMBERS = (
+    PublishedNumbers(
         "small",
         "begab/compsem@be7897c notebooks/08_contextualized/elmo_demo.ipynb",
         THAMES,
@@ -83,21 +83,21 @@ STREAMS = (
             *(0.42234105, 0.06816322, 0.43650234, 0.41525936, 0.44247025, 0.39149922),
         ),
     ),
-    Stream(
+    PublishedNumbers(
         "original",
         "allenai/allennlp tutorials/how_to/elmo.md",
         ("I ate an apple for breakfast", CARROT),
         lambda layers: cosine_distances(layers, 2, (0, 3), (1, 3)),
         (0.18020617961883545,),
     ),
-    Stream(
+    PublishedNumbers(
         "original",
         "allenai/allennlp#2722",
         (CARROT,),
         lambda layers: layers[0][2, 0, [0, 1, 2, -3, -2, -1]],
         (-3.263432, -0.9447762, -0.31986535, -1.6759347, -0.11119218, 0.4732671),
     ),
-    Stream(
+    PublishedNumbers(
         "5.5B",
         "yuanxiaosc/ELMo Visualizing ELMo Contextual Vectors.ipynb",
         (BANK + WORK + PLANT) * 2,

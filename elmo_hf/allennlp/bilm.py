@@ -20,7 +20,7 @@ from huggingface_hub import constants
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.model import bilm_of
 from elmo_hf.conversion.options import read_options
 from elmo_hf.conversion.published import BASE_URL, PUBLISHED, fetch, name_of
@@ -38,7 +38,7 @@ DEFAULT_WEIGHT_FILE = BASE_URL + PUBLISHED["original"].addresses["weights"][0]
 PARTS = {"token_encoder": "_token_embedder.encoder", "bilm": "_elmo_lstm.bilm"}
 
 
-def find_files(options_file: str | Path | None, weight_file: str | Path | None) -> Given:
+def find_files(options_file: str | Path | None, weight_file: str | Path | None) -> NamedFiles:
     """The two files on this machine; addresses are downloaded, once, to `$HF_HOME`."""
     files = []
     for file in (str(options_file), str(weight_file)):
@@ -46,7 +46,7 @@ def find_files(options_file: str | Path | None, weight_file: str | Path | None) 
             folder = Path(constants.HF_HOME) / "elmo-hf" / hashlib.sha256(file.encode()).hexdigest()[:16]
             file = str(fetch([file], folder / name_of(file)))
         files.append(Path(file))
-    return Given(*files)
+    return NamedFiles(*files)
 
 
 def add_sentence_boundaries(values: Tensor, mask: Tensor, boundaries: Any) -> tuple[Tensor, Tensor]:

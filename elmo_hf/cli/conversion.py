@@ -1,12 +1,17 @@
 """The commands `elmo-hf convert`, `elmo-hf models` and `elmo-hf publish`."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
 from .arguments import Language, Licence, SourceOfWeights, Splitter
 from .errors import check_usage, refuse_alone, say, say_table
+
+# What the library advises that has another name on the command line.
+OPTIONS_OF_ADVICE = {"origin": "--from FILE_OR_URL", "folder_to_allennlp": "--to allennlp"}
 
 
 def convert(
@@ -82,31 +87,51 @@ def convert(
         to == "hf" or (source is not None and not any(others)),
         "--to allennlp takes SOURCE and DEST and no other option.",
     )
-    from elmo_hf.conversion import convert as conversion
-    from elmo_hf.conversion.contract import Given
+    from elmo_hf.conversion.contract import NamedFiles
+    from elmo_hf.conversion.convert import FolderSettings, convert_source, folder_to_allennlp
     from elmo_hf.conversion.publish import convert_published
     from elmo_hf.share.saved_card import card_labels
 
     labels = card_labels(licence, language or [], source_of_weights)
     if to == "allennlp":
         assert source is not None
-        for note in conversion.folder_to_allennlp(source, destination):
+        for note in folder_to_allennlp(source, destination):
             say(f"Note: {note}")
         *written, last = sorted(destination.iterdir())
         say(f"Wrote {', '.join(map(str, written))} and {last}.")
         return
-    given = Given(**files, word_splitter=word_splitter)
-    writing: dict[str, Any] = {"check": check, "dtype": dtype, "tell": say, "labels": labels}
-    writing["align_files"] = {int(layer): path for layer, path in aligned.items()}
-    if model is not None:
-        difference = convert_published(model, destination, given, source={"origin": origin}, **writing)
-    else:
-        found = source or weights
-        assert found is not None
-        difference = conversion.convert_source(found, destination, given, **writing)
+    settings = FolderSettings(
+        word_splitter=word_splitter,
+        check=check,
+        dtype=dtype,
+        align_files={int(layer): path for layer, path in aligned.items()},
+        labels=labels,
+    )
+    with naming_options():
+        if model is not None:
+            download_options = {"origin": origin}
+            difference = convert_published(model, destination, NamedFiles(**files), settings, download_options, say)
+        else:
+            checkpoint = source or weights
+            assert checkpoint is not None
+            difference = convert_source(checkpoint, destination, NamedFiles(**files), settings, say)
     if difference is not None:
         say(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
     say(f"Wrote {destination}. Load it: AutoModel.from_pretrained({str(destination)!r}, trust_remote_code=True)")
+
+
+@contextmanager
+def naming_options() -> Iterator[None]:
+    """Adds the command's options to an error that advises what the library calls otherwise."""
+    from elmo_hf.conversion.refusals import ConversionError
+
+    try:
+        yield
+    except ConversionError as error:
+        for name, option in OPTIONS_OF_ADVICE.items():
+            if f"`{name}`" in str(error):
+                error.args = (f"{error} In this command, `{name}` is {option}.",)
+        raise
 
 
 def models() -> None:
@@ -139,12 +164,15 @@ def publish(
     ORGANISATION/elmo-NAME as by `elmo-hf push`. A model that fails does not stop the others; a table at the end lists
     what was done. The same command goes on: what was converted or pushed before is left as it is.
     """
-    from elmo_hf.conversion import publish
+    from elmo_hf.conversion.publish import COLUMNS, publish_model
     from elmo_hf.conversion.published import PUBLISHED
 
     licensed = [name for name, each in PUBLISHED.items() if each.weights and each.licence != "unknown"]
-    outcomes = [publish.publish(name, organisation, Path(), private, tell=say) for name in names or licensed]
-    say_table([publish.COLUMNS, *(tuple(each.values()) for each in outcomes)])
-    failed = [each["name"] for each in outcomes if each["pushed"] == "-"]
+    outcomes = [publish_model(name, organisation, Path(), private, report=say) for name in names or licensed]
+    say_table([COLUMNS, *(tuple(outcome.values()) for outcome in outcomes)])
+    failed = [outcome["name"] for outcome in outcomes if outcome["pushed"] == "-"]
     if failed:
-        raise ValueError(f"not published: {', '.join(failed)}. The same command tries them again.")
+        raise ValueError(
+            f"not published: {', '.join(failed)}. The same command tries them again. If you have the files of one from "
+            "elsewhere, run `elmo-hf convert --model NAME elmo-NAME --check --from FILE_OR_URL` first."
+        )

@@ -284,7 +284,7 @@ def test_a_model_of_another_language_does_not_split_by_english_rules(
     source = [] if "--model" in options else [BASE]
     printed = output_of("convert", *source, tmp_path / "to", *options)
     assert ElmoTokenizer.from_pretrained(tmp_path / "to").tokenize("Don't go.") == SPLIT[splitter]
-    notes = [line for line in printed.splitlines() if "--word-splitter ptb" in line]
+    notes = [line for line in printed.splitlines() if "`word_splitter` to `ptb`" in line]
     assert len(notes) == (splitter == "whitespace")
     assert f'word_splitter="{splitter}"' in (tmp_path / "to" / "README.md").read_text(encoding="utf-8")
 
@@ -301,4 +301,16 @@ def test_publish_takes_what_has_a_licence_and_ends_with_a_table(
     assert rows == [[name, "-", "-", "before", "-"] for name in licensed]
     result = run("publish", "org", "embeddia-hr", "small", "bioelmo")
     assert_fails(result, 1, "not published: embeddia-hr, bioelmo.")
-    assert result.stdout.splitlines()[1].split()[:6] == ["embeddia-hr", "-", "-", "-", "--model", "must"]
+    assert_fails(result, 1, "run `elmo-hf convert --model NAME elmo-NAME --check --from FILE_OR_URL` first.")
+    assert result.stdout.splitlines()[1].split()[:6] == ["embeddia-hr", "-", "-", "-", "the", "published"]
+
+
+def test_convert_says_which_of_its_options_an_error_advises(tmp_path: Path) -> None:
+    destination = tmp_path / "to"
+    without_address = run("convert", "--model", "embeddia-hr", destination)
+    assert_fails(without_address, 1, "as `origin`. In this command, `origin` is --from FILE_OR_URL.")
+    (tmp_path / "done").mkdir()
+    (tmp_path / "done" / "model.safetensors").touch()
+    converted_already = run("convert", tmp_path / "done", destination)
+    assert_fails(converted_already, 1, "In this command, `folder_to_allennlp` is --to allennlp.")
+    assert not destination.exists()

@@ -9,7 +9,7 @@ from commands import output_of, run
 from language_models import WORDS, random_language_model, tiny_files, words_file
 
 from elmo_hf import ElmoConfig, ElmoTokenizer
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.folder.loading import BILM_TF_SCORING, load_for_pretraining, scoring_splitter
 from elmo_hf.text.first_look import are_single_words, looks_split
 
@@ -154,8 +154,8 @@ def test_a_text_looks_split_where_its_marks_stand_alone(texts: list[str], expect
 
 def test_a_folder_tells_that_its_model_and_vocabulary_are_bilm_tfs(tmp_path: Path) -> None:
     tensorflow, (hdf5, *_) = tiny_files(), random_language_model(3, tmp_path / "files")
-    without_words = Given(tensorflow.options, tensorflow.weights)
-    without_softmax = Given(hdf5.options, hdf5.weights, hdf5.vocabulary)
+    without_words = NamedFiles(tensorflow.options, tensorflow.weights)
+    without_softmax = NamedFiles(hdf5.options, hdf5.weights, hdf5.vocabulary)
     for name, files, dtype, is_bilm_tfs in (
         ("tensorflow", tensorflow, "float32", True),
         ("hdf5", hdf5, "float32", True),
@@ -180,7 +180,7 @@ def test_after_further_training_the_tokenizers_split_counts(tiny_lm_folder: Path
 def test_score_gives_the_perplexities_that_bilm_tf_measured(tmp_path: Path) -> None:
     source = shared("fixtures", "bilm_tf_trained")
     text = shared("data", "wikitext2", "bilm_reference")
-    files = Given(source / "options.json", source / "model.ckpt-1484.index", text / "vocab_full.txt")
+    files = NamedFiles(source / "options.json", source / "model.ckpt-1484.index", text / "vocab_full.txt")
     allennlp_to_folder(files, tmp_path / "trained", source_name="trained")
     printed = output_of("score", tmp_path / "trained", text / "heldout.txt")
     (carried,) = (line for line in printed.splitlines() if "state carried" in line)

@@ -11,7 +11,9 @@ from commands import assert_fails, output_of, run
 from tiny_inputs import TINY, assert_outputs_close
 
 from elmo_hf import ElmoConfig, ElmoForTokenClassification, ElmoModel
-from elmo_hf.conversion.convert import folder_to_allennlp
+from elmo_hf.conversion.contract import NamedFiles
+from elmo_hf.conversion.convert import FolderSettings, convert_source, folder_to_allennlp
+from elmo_hf.conversion.refusals import ConversionError
 
 SENTENCES = [["The", "ferry", "left", "."], ["Yes"]]
 SIZE = 16  # 2P of the golden case
@@ -86,3 +88,9 @@ def test_other_matrices_are_refused_and_nothing_is_written(case: str, tmp_path: 
     assert_fails(run("convert", source, tmp_path / "to", "--align", f"{layer}={path}"), 1, text)
     assert_fails(run("convert", source, tmp_path / "to", "--align", str(path)), 2, "LAYER=FILE")
     assert not (tmp_path / "to").exists()
+
+
+def test_a_layer_below_the_token_vectors_is_refused(tmp_path: Path) -> None:
+    settings = FolderSettings(align_files={-1: save(tmp_path / "m.pth", matrix(0))})
+    with pytest.raises(ConversionError, match=r"for layer -1, .* from 0 to 2"):
+        convert_source(BASE, tmp_path / "to", NamedFiles(), settings)

@@ -40,7 +40,7 @@ from refused_sources import (
     packed,
 )
 
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 
 MANY = manylangs_files()
 
@@ -136,16 +136,21 @@ HDF5: Rows = {
     "double": (array("CNN_high_1/b_carry", lambda bias: bias * np.float64(1e300)), "CNN_high_1/b_carry", "infinite"),
     "text": (files({"model.hdf5": b"<html>404\n" * 9}, NLPL), "model.hdf5"),
     "a name": (files({"model.hdf5": NLPL["model.hdf5"].replace(b"char_embed", b"char_\xffmbed")}, NLPL), "model.hdf5"),
-    "virtual": (hdf5(virtual), "char_embed", "in the file itself"),
-    "external": (hdf5(external), "char_embed", "in the file itself"),
+    "virtual": (hdf5(virtual), "char_embed", "in another file"),
+    "external": (hdf5(external), "char_embed", "in another file"),
     "link": (hdf5(linked), "char_embed"),
     "no shape": (hdf5(lambda file: file.create_dataset("char_embed", data=h5py.Empty("f"))), "char_embed"),
     "lost chunks": (hdf5(HOSTILE_DATASETS["many_chunks"]), "weights.hdf5", "char_embed", "chunks"),
     "lost chunks, enormous": (hdf5(HOSTILE_DATASETS["overflowing_shape"]), "weights.hdf5", "char_embed", "chunks"),
-    "a lost chunk": (hdf5(first_chunk), "weights.hdf5", "char_embed", "in 131 chunks, found 1"),
-    "never written": (hdf5(never_written()), "weights.hdf5", "char_embed", "written, in 4,176 bytes, found 0"),
+    "a lost chunk": (hdf5(first_chunk), "weights.hdf5", "char_embed", "needs 131 chunks, but the file has 1 of them"),
+    "never written": (
+        hdf5(never_written()),
+        "weights.hdf5",
+        "char_embed",
+        "needs 4,176 bytes, but the file has 0 of them",
+    ),
     "never written, with a fill value": (hdf5(never_written(fillvalue=0.5)), "weights.hdf5", "char_embed", "written"),
-    "never written, in chunks": (hdf5(never_written(chunks=(261, 4))), "weights.hdf5", "char_embed", "in 1 chunks"),
+    "never written, in chunks": (hdf5(never_written(chunks=(261, 4))), "weights.hdf5", "char_embed", "needs 1 chunks"),
     "never written, a bias": (hdf5(never_written((128,), f"{CELL}/B"), f"{CELL}/B"), "weights.hdf5", f"{CELL}/B"),
     "never written, enormous": (hdf5(HOSTILE_DATASETS["never_written"]), "weights.hdf5", "char_embed", "written"),
     "never filled": (hdf5(place_of_zeros), "weights.hdf5", "char_embed", "only zeros"),
@@ -159,7 +164,7 @@ def words(source: Path, vocabulary: list[str] | None, dump: Arrays | None = None
     def make(folder: Path) -> Made:
         path = None if vocabulary is None else words_file(folder, vocabulary)
         vectors = None if dump is None else write_datasets(folder / "dump.hdf5", dump)
-        return source, Given(vocabulary=path, token_embeddings=vectors)
+        return source, NamedFiles(vocabulary=path, token_embeddings=vectors)
 
     return make
 
@@ -168,12 +173,18 @@ VECTORS = np.ones((7, 8), np.float32)
 SOURCES: Rows = {
     "two weights": (files({"b.hdf5": b""}, NLPL), "b.hdf5, meta.json, model.hdf5"),
     "two options": (files({"options.json": None, "a_options.json": b"", "b_options.json": b""}, NLPL), "b_options"),
-    "nothing": (files({}), "found nothing", "a trained AllenNLP model", "--to allennlp"),
-    "not there": (lambda folder: folder / "gone", "gone", "found nothing"),
-    "no use for it": (lambda _: (MANYLANGS, Given(vocabulary=Path("x"), options=Path("y"))), "--vocabulary"),
+    "nothing": (files({}), "is empty", "a trained AllenNLP model"),
+    "another format": (files({"model.onnx": b""}), "holds model.onnx", "a trained AllenNLP model"),
+    "converted already": (files({"model.safetensors": b""}), "`from_pretrained`", "`folder_to_allennlp`"),
+    "two softmaxes": (files({"a_softmax.hdf5": b"", "b_softmax.hdf5": b""}, NLPL), "b_softmax.hdf5", "`softmax`"),
+    "not there": (lambda folder: folder / "gone", "there is no folder or file", "gone"),
+    "no use for it": (
+        lambda _: (MANYLANGS, NamedFiles(vocabulary=Path("x"), options=Path("y"))),
+        "takes no `options` or `vocabulary` file",
+    ),
     "dump, another array": (words(BASE, VOCABULARY[:7], {"vectors": VECTORS}), "embedding"),
     "dump, another width": (words(BASE, VOCABULARY[:7], {"embedding": VECTORS[:, :7]}), "embedding", "(7, 7)"),
-    "dump without words": (words(BASE, None, {"embedding": VECTORS}), "--vocabulary FILE"),
+    "dump without words": (words(BASE, None, {"embedding": VECTORS}), "name the file as `vocabulary`"),
     "words, more than rows": (words(EDGES / "bi_word_2", [*VOCABULARY, "more"]), "vocab.txt", "33"),
     "words without boundaries": (words(EDGES / "bi_word_2", VOCABULARY[3:]), "vocab.txt", "<S>, </S>, <UNK>"),
 }
@@ -213,8 +224,8 @@ def state(change: Callable[[Any], object]) -> Maker:
 
 FTA, NO_HIGHWAY = f"fta/{OPTIONS_KEY}", options("char_cnn.n_highway", 0)
 ALLENNLP: Rows = {
-    "no options": (packed({FTA: None}), "--options FILE", "/home/them/options.json"),
-    "two options": (packed({"fta/other.options_file": b"{}"}), "model.tar.gz", "--options FILE"),
+    "no options": (packed({FTA: None}), "as `options`", "/home/them/options.json"),
+    "two options": (packed({"fta/other.options_file": b"{}"}), "model.tar.gz", "as `options`"),
     "fewer highways": (packed({FTA: NO_HIGHWAY}), "model.tar.gz", "_highways._layers.0.weight"),
     "configuration": (packed({"config.json": b"{"}), "model.tar.gz", "config.json"),
     "dropout": (packed({"config.json": config_json(dropout=2)}), "model.tar.gz", "config.json", "dropout"),

@@ -34,7 +34,7 @@ from refused_sources import (
 )
 from tensor_bundles import field, header_message, index_file, masked_crc, table, tensor_message, varint, write_bundle
 
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import convert_source
 from elmo_hf.conversion.refusals import ConversionError
 
@@ -162,8 +162,11 @@ FOLDER.type = tarfile.DIRTYPE
 ARCHIVES |= {
     "link of a zip": (packed({LINK: b"/etc/passwd"}, {}, write_zip), "options.json"),
     "file and folder": (packed({"a": b"", "a/b": b""}, {}, write_zip), "model.zip"),
-    "tar of folders": (files({"x.tgz": gzip.compress(FOLDER.tobuf() * 10_001)}, given="x.tgz"), "10,000 plain files"),
-    "zip of folders": (packed({f"{n}/": b"" for n in range(10_001)}, {}, write_zip), "10,000 plain files"),
+    "tar of folders": (
+        files({"x.tgz": gzip.compress(FOLDER.tobuf() * 10_001)}, given="x.tgz"),
+        "10,000 files and folders",
+    ),
+    "zip of folders": (packed({f"{n}/": b"" for n in range(10_001)}, {}, write_zip), "10,000 files and folders"),
     "tar of zeros": (packed({"more": ZEROS}), "model.tar.gz", UNPACKED),
     "zip of zeros": (packed({"more": ZEROS}, NLPL, write_zip), "model.zip", UNPACKED),
     "checksum": (checksum, "model.tar.gz"),
@@ -194,7 +197,7 @@ TORCH: Rows = {
         "a whole module": (state_bytes(torch.nn.Linear(2, 3)), "torch.nn.modules.linear.Linear", ".state_dict(), "),
         "bytes": (
             state_bytes({"w": torch.full((9,), 2.5)}, as_zip=True).replace(b"\0\0 @", b"\0\0\x30@", 1),
-            "as its checksum says",
+            "do not fit their checksum",
         ),
         "a member that is short": (with_member(STATE, bytes(8)), "all numbers of its tensors"),
         "a member that is empty": (with_member(STATE, b""), "all numbers of its tensors"),
@@ -228,5 +231,5 @@ def test_pickles_with_code_are_not_run(
     state: Any = golden_state(CASE) | {"code": Code()}
     content = pickle.dumps(dict(state)) if form == "plain" else state_bytes(state, as_zip=form == "new")
     with pytest.raises(ConversionError, match="run code"):
-        convert_source(make({name: content})(tmp_path), tmp_path / "DEST", Given())
+        convert_source(make({name: content})(tmp_path), tmp_path / "DEST", NamedFiles())
     assert not (tmp_path / "marker").exists()

@@ -31,7 +31,7 @@ from one_direction import forward_files, forward_half
 from tiny_inputs import TINY, assert_outputs_close, random_inputs, word_config
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import folder_to_allennlp
 from elmo_hf.conversion.readers.hdf5_layout import config_from_options
 from elmo_hf.conversion.refusals import ConversionError
@@ -41,12 +41,12 @@ from elmo_hf.conversion.witness.reference import ReferenceElmo
 ONE_DIRECTION = "this is how bilm-tf exports one direction; neither its own reader nor AllenNLP's reads it."
 
 
-def exported(name: str, work: Path) -> Given:
+def exported(name: str, work: Path) -> NamedFiles:
     folder = shared("fixtures", name)
-    return Given(folder / "options.json", folder / "lm_weights.hdf5")
+    return NamedFiles(folder / "options.json", folder / "lm_weights.hdf5")
 
 
-FORMS: dict[str, Callable[[Path], Given | Path]] = {
+FORMS: dict[str, Callable[[Path], NamedFiles | Path]] = {
     "export": partial(exported, "bilm_tf_fixture"),
     "export without skips": partial(exported, "bilm_tf_noskip_fixture"),
     "export without projection": lambda work: EDGES / "bi_char_noproj",
@@ -143,7 +143,7 @@ def test_word_input_is_read_by_ids_and_has_the_witness_layers(tmp_path: Path) ->
 
 
 def test_the_forward_half_of_a_golden_case_has_allennlps_numbers(tmp_path: Path) -> None:
-    files = Given(BASE / "options.json", BASE / "weights.hdf5")
+    files = NamedFiles(BASE / "options.json", BASE / "weights.hdf5")
     allennlp_to_folder(forward_files(files, tmp_path / "source"), tmp_path / "to")
     assert_golden(ElmoModel.from_pretrained(tmp_path / "to"), allennlp_calls(BASE.name))
 

@@ -31,9 +31,9 @@ from language_models import tiny_files, words_file
 from safetensors.torch import load_file
 
 from elmo_hf import ElmoModel
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
-from elmo_hf.conversion.hdf5 import read_hdf5
+from elmo_hf.conversion.hdf5 import read_arrays
 from elmo_hf.conversion.readers.torch_files import read_state_dict
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 
@@ -53,8 +53,16 @@ OPTIONS = (TINY_LM / "options.json").read_bytes()
 )
 def test_files_are_found_by_their_names(files: dict[str, bytes], source: str, found: list[str], tmp_path: Path) -> None:
     write_files(tmp_path / "source", WEIGHTS | files)
-    convert_source(tmp_path / "source" / source, tmp_path / "to", Given())
+    convert_source(tmp_path / "source" / source, tmp_path / "to", NamedFiles())
     assert digested(tmp_path / "to") == [*found, "elmo_weights.hdf5"]
+
+
+def test_files_that_the_user_names_are_taken_where_the_source_has_several(tmp_path: Path) -> None:
+    contents = {"options.json": OPTIONS, "a.hdf5": b"no weights", "b.hdf5": WEIGHTS["elmo_weights.hdf5"]}
+    source = write_files(tmp_path / "source", contents | {"c_options.json": b"no options"})
+    files = NamedFiles(options=source / "options.json", weights=source / "b.hdf5")
+    convert_source(source, tmp_path / "to", files)
+    assert digested(tmp_path / "to") == ["options.json", "b.hdf5"]
 
 
 WORDS = ["<S>", "</S>", "<UNK>", "The", "ferry", "日本語", "x" * 60]
@@ -75,9 +83,9 @@ def test_words_of_a_dump_have_the_vectors_of_their_characters_and_return(
         del options["char_cnn"]
     (tmp_path / "options.json").write_text(json.dumps(options), encoding="utf-8")
     path = write_datasets(tmp_path / "dump.hdf5", dump)
-    given = Given(tmp_path / "options.json", vocabulary=words_file(tmp_path, WORDS), token_embeddings=path)
+    given = NamedFiles(tmp_path / "options.json", vocabulary=words_file(tmp_path, WORDS), token_embeddings=path)
     told: list[str] = []
-    convert_source(BASE, tmp_path / "to", given, tell=told.append)
+    convert_source(BASE, tmp_path / "to", given, report=told.append)
     assert told[1:] == ["Note: the character CNN is left out: words have the vectors of dump.hdf5."]
     words = ["ferry", "The", "x" * 60, "日本語"]
     torch.testing.assert_close(layers_of(tmp_path / "to", words), layers_of(tiny_folder, words), atol=1e-5, rtol=0)
@@ -100,7 +108,7 @@ def test_arrays_of_hdf5_files_are_what_h5py_reads(settings: dict[str, Any], tmp_
         file["a/loop"] = file["/"]
         file["again"] = file["a"]
         file["soft"] = h5py.SoftLink("/number")
-    found = read_hdf5(path)
+    found = read_arrays(path)
     (name,) = {name for name in found if name.endswith("/table")}
     assert bits(found) == bits({name: table, "number": np.array(3), "empty": np.zeros((0, 3))})
 
@@ -148,7 +156,7 @@ def test_the_card_has_the_source_the_check_and_the_sizes(name: str, request: pyt
 def test_an_existing_destination_is_left_as_it_is(tiny_folder: Path, tmp_path: Path) -> None:
     destination = write_files(tmp_path / "DEST", {"precious.txt": b"mine"})
     with pytest.raises(FileExistsError, match="DEST"):
-        convert_source(tmp_path / "nowhere", destination, Given())
+        convert_source(tmp_path / "nowhere", destination, NamedFiles())
     with pytest.raises(FileExistsError, match="DEST"):
         folder_to_allennlp(tiny_folder, destination)
     assert {path.name: path.read_bytes() for path in destination.iterdir()} == {"precious.txt": b"mine"}

@@ -19,7 +19,7 @@ from torch import nn
 from transformers import AutoModelForPreTraining
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.readers.torch_files import read_matrix
 from elmo_hf.conversion.refusals import ConversionError
@@ -70,7 +70,7 @@ def test_the_softmax_is_the_checkpoints_own_in_a_shard_of_its_own(tiny_lm_folder
 
 
 def test_bilm_of_a_language_model_is_that_of_its_export(tiny_lm_folder: Path, tmp_path: Path) -> None:
-    allennlp_to_folder(Given(TINY_LM / "options.json", TINY_LM / "weights.hdf5"), tmp_path / "bilm")
+    allennlp_to_folder(NamedFiles(TINY_LM / "options.json", TINY_LM / "weights.hdf5"), tmp_path / "bilm")
     whole = state_of(tiny_lm_folder)
     elmo = {name.removeprefix("elmo."): tensor for name, tensor in whole.items() if name.startswith("elmo.")}
     assert bits(elmo) == bits(load_file(tmp_path / "bilm" / "model.safetensors"))
@@ -107,7 +107,7 @@ def test_one_of_two_vocabularies_is_not_guessed_and_without_one_the_model_embeds
     vocabularies = {name: (TINY_LM / "vocab.txt").read_bytes() if name != "b_vocab.txt" else b"" for name in names}
     told: list[str] = []
     write_files(tmp_path / "source", files | vocabularies)
-    convert_source(tmp_path / "source", tmp_path / "there", Given(), tell=told.append)
+    convert_source(tmp_path / "source", tmp_path / "there", NamedFiles(), report=told.append)
     is_missing = names == ["a_vocab.txt", "b_vocab.txt"]
     assert ElmoTokenizer.from_pretrained(tmp_path / "there").num_word_classes == (None if is_missing else 28)
     assert ElmoForPreTraining.from_pretrained(tmp_path / "there").config.num_softmax_words == 28
@@ -147,7 +147,7 @@ def test_scores_are_those_of_torchs_modules(size: int, cell: int, num_layers: in
     original = language_model(size, cell, num_layers)
     weights = state_bytes(original.state_dict(), as_zip=num_layers == 3)
     write_files(tmp_path / "from", {"hidden.pt": weights, "vocab.txt": " \n".join(WORDS).encode()})
-    convert_source(tmp_path / "from", tmp_path / "to", Given())
+    convert_source(tmp_path / "from", tmp_path / "to", NamedFiles())
     model, tokenizer = load_language_models(tmp_path / "to")
     for carries in (False, True):
         scores = model.score(SENTENCES, tokenizer, carries_state=carries, num_rows=1)
@@ -170,7 +170,7 @@ REFUSED: Rows = {
     "one bias": (changed(lambda s: s.update({"rnn.bias_hh_l1": ONES[:1]})), "m.pt"),
     "a GRU": (changed(lambda s: s.update(nn.GRU(5, 7, 2).state_dict(prefix="rnn."))), "l1", "(28, 7)", "(21, 7)"),
     "backward": (changed(lambda s: s.update({"rnn.bias_ih_l0_reverse": ONES})), "unknown: `rnn.bias_ih_l0_reverse`"),
-    "a word too few": (changed(words=WORDS[:-1]), "vocab.txt", "8 words", "found 7"),
+    "a word too few": (changed(words=WORDS[:-1]), "vocab.txt", "8 words", "has 7"),
     "no end": (changed(words=[*WORDS[:4], "x", *WORDS[5:]]), "vocab.txt", "<eos>"),
     "own names": (changed(words=[*WORDS[:-1], "<S>"]), "vocab.txt", "<S>"),
 }

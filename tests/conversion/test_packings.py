@@ -24,7 +24,7 @@ from checkpoints import BASE, SAVES, VOCABULARY, bits, converted, digested
 from hub_modules import LOGITS, SCALE, saved_by_tensorflow_2, variables_of, write_module
 from language_models import state_of
 
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import convert_source
 
 Maker = Callable[[Path], Path]
@@ -137,5 +137,5 @@ def test_a_folder_is_not_published_with_unpacked_files_that_cannot_be_removed(
 
     monkeypatch.setattr(shutil, "rmtree", fail_inside)
     with pytest.raises(OSError, match="Input/output error"):
-        convert_source(write_zip(tmp_path / "x.zip", NLPL), tmp_path / "out", Given())
+        convert_source(write_zip(tmp_path / "x.zip", NLPL), tmp_path / "out", NamedFiles())
     assert [path.name for path in tmp_path.iterdir()] == ["x.zip"]

@@ -18,9 +18,9 @@ from commands import run
 from language_models import state_of
 from loopback_hub import LoopbackHub
 
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
-from elmo_hf.conversion.publish import COLUMNS, publish
+from elmo_hf.conversion.publish import COLUMNS, publish_model
 from elmo_hf.conversion.published import PUBLISHED, Published, SecureRedirects, download, fetch, name_of
 from elmo_hf.conversion.refusals import ConversionError
 
@@ -97,7 +97,7 @@ def test_a_call_after_an_interrupted_one_fetches_what_is_missing(server: Server,
     weights = server.contents.pop(f"/elmo/{SMALL}/{WEIGHTS}")
     with pytest.raises(ConversionError) as refusal:
         download("small", server.url, tmp_path)
-    assert all(text in str(refusal.value) for text in ("404", PUBLISHED["small"].source, "--model small DEST --from"))
+    assert all(text in str(refusal.value) for text in ("404", PUBLISHED["small"].source, "as `origin`"))
     assert [path.name for path in tmp_path.iterdir()] == [OPTIONS]
     server.contents[f"/elmo/{SMALL}/{WEIGHTS}"] = weights
     server.asked.clear()
@@ -127,9 +127,15 @@ def test_no_redirect_leaves_https() -> None:
         follow("https://a/x", "http://b/x")
 
 
-@pytest.mark.parametrize("name", ["large", "embeddia-hr"])
-def test_a_name_without_an_address_is_refused_before_anything_is_fetched(name: str, tmp_path: Path) -> None:
-    with pytest.raises(ConversionError, match=f"--model .*{name}"):
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("large", "there is no published model 'large'; the names are small, "),
+        ("embeddia-hr", "model embeddia-hr has no known address, .* `origin`"),
+    ],
+)
+def test_a_name_without_an_address_is_refused_before_anything_is_fetched(name: str, text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConversionError, match=text):
         download(name, folder=tmp_path / name)
     assert list(tmp_path.iterdir()) == []
 
@@ -220,7 +226,7 @@ def test_a_model_with_its_softmax_is_fetched_from_elsewhere(
     found, given = download("a-lm", server.url, tmp_path / "files", {"a-lm": Published(**addresses)})
     assert {name: path.name for name, path in given.items()} | {"weights": found.name} == names
     assert len(server.asked) == len(names) + (source == TINY_LM)
-    convert_source(found, tmp_path / "lm", Given(**given))
+    convert_source(found, tmp_path / "lm", NamedFiles(**given))
     assert bits(state_of(tmp_path / "lm")) == bits(state_of(tiny_lm_folder))
 
 
@@ -233,7 +239,7 @@ def test_published_models_go_to_the_hub_and_another_run_goes_on(
         server.asked.clear()
         sources = ({"base_url": server.url, "folder": tmp_path / "files" / name} for name in names)
         pairs = zip(names, sources, strict=True)
-        found = [publish(name, "org", tmp_path, source=source) for name, source in pairs]
+        found = [publish_model(name, "org", tmp_path, download_options=source) for name, source in pairs]
         assert [list(each) for each in found] == [[*COLUMNS]] * 3
         return [[*each.values()] for each in found]
 
@@ -246,7 +252,7 @@ def test_published_models_go_to_the_hub_and_another_run_goes_on(
     assert files["model.safetensors"] == (tmp_path / "elmo-small" / "model.safetensors").read_bytes()
     assert medium[:4] == ["medium", "-", "-", "-"]
     assert "404" in medium[4]
-    assert [*large[:4], large[4][:7]] == ["large", "-", "-", "-", "--model"]
+    assert [*large[:4], large[4][:35]] == ["large", "-", "-", "-", "there is no published model 'large'"]
     for path, content in [*server.contents.items()]:
         server.contents[path.replace("2x1024_128", "2x2048_256")] = content
     small, medium, _ = outcomes()

@@ -11,16 +11,21 @@ from archives import MANYLANGS, golden_state, manylangs_files, state_bytes, writ
 from checkpoints import BASE, Arrays, allennlp_to_folder, base_checkpoint, write_datasets
 from language_models import word_files
 
-from elmo_hf.conversion.check import CHECK_SENTENCES, check_folder
-from elmo_hf.conversion.contract import Checkpoint, Given
-from elmo_hf.conversion.convert import convert_source
+from elmo_hf.conversion.check import CHECK_SENTENCES, check_conversion
+from elmo_hf.conversion.contract import Checkpoint, NamedFiles
+from elmo_hf.conversion.convert import FolderSettings, convert_source
 from elmo_hf.conversion.formats import recognise
 from elmo_hf.conversion.published import Published, download
 from elmo_hf.conversion.readers.allennlp import read_allennlp
 from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.sources import open_source
 from elmo_hf.conversion.witness.reference import ReferenceElmo
-from elmo_hf.conversion.witness.reference_outputs import STREAMS, Stream, cosine_distances, explained_variance_ratios
+from elmo_hf.conversion.witness.reference_outputs import (
+    PUBLISHED_NUMBERS,
+    PublishedNumbers,
+    cosine_distances,
+    explained_variance_ratios,
+)
 
 SENTENCES = ("The ferry left the harbour .", "Yes .", "The ferry is late .")
 TINY = Published("far/options.json", "far/weights.hdf5", size="32/8")
@@ -35,28 +40,28 @@ def layers() -> list[np.ndarray]:
 
 @pytest.fixture(scope="module")
 def checkpoint() -> Checkpoint:
-    return read_allennlp(Given(BASE / "options.json", BASE / "weights.hdf5"))
+    return read_allennlp(NamedFiles(BASE / "options.json", BASE / "weights.hdf5"))
 
 
-def stream_of(layers: list[np.ndarray], factor: float = 1) -> Stream:
+def stream_of(layers: list[np.ndarray], factor: float = 1) -> PublishedNumbers:
     """Numbers of the tiny model as if it were a published one, the last of them multiplied."""
 
     def measure(layers: list[np.ndarray]) -> np.ndarray:
         return np.append(cosine_distances(layers, 2, (0, 1), (2, 1)), explained_variance_ratios(layers, 1))
 
     *rest, last = measure(layers)
-    return Stream("tiny", "somewhere", SENTENCES, measure, (*rest, last * factor))
+    return PublishedNumbers("tiny", "somewhere", SENTENCES, measure, (*rest, last * factor))
 
 
 def test_true_weights_give_the_published_numbers_and_others_do_not(
     tiny_folder: Path, checkpoint: Checkpoint, layers: list[np.ndarray]
 ) -> None:
-    difference, names = check_folder(tiny_folder, checkpoint, [stream_of(layers)], {"tiny": TINY})
+    difference, names = check_conversion(tiny_folder, checkpoint, [stream_of(layers)], {"tiny": TINY})
     assert difference < 1e-5
     assert names == ["tiny"]
     for factor in (1.01, 0.99, np.nan):
         with pytest.raises(ConversionError, match="somewhere"):
-            check_folder(tiny_folder, checkpoint, [stream_of(layers, factor)], {"tiny": TINY})
+            check_conversion(tiny_folder, checkpoint, [stream_of(layers, factor)], {"tiny": TINY})
 
 
 @pytest.mark.parametrize(("weights", "size"), [("weights_2", "32/8"), ("weights", "33/8"), ("weights", "32/9")])
@@ -64,7 +69,7 @@ def test_files_of_another_name_and_models_of_other_sizes_are_not_compared(
     weights: str, size: str, tiny_folder: Path, checkpoint: Checkpoint, layers: list[np.ndarray]
 ) -> None:
     table = {"tiny": Published("far/options.json", f"far/{weights}.hdf5", size=size)}
-    assert check_folder(tiny_folder, checkpoint, [stream_of(layers, 1.01)], table)[1] == []
+    assert check_conversion(tiny_folder, checkpoint, [stream_of(layers, 1.01)], table)[1] == []
 
 
 @pytest.mark.parametrize(("sentence", "change"), [(0, np.nan), (1, np.nan), (2, np.nan), (1, 1e-3)])
@@ -77,7 +82,7 @@ def test_a_model_that_differs_from_its_checkpoint_in_one_sentence_is_refused(
 
     changed = replace(checkpoint, make_reference=lambda: Changed(*base_checkpoint()))
     with pytest.raises(ConversionError, match=f"a difference of {change:.2e}"):
-        check_folder(tiny_folder, changed)
+        check_conversion(tiny_folder, changed)
 
 
 @pytest.mark.parametrize("name", ["RNN_1/RNN/MultiRNNCell/Cell1/LSTMCell/B", "CNN_high_1/b_carry", "char_embed"])
@@ -87,7 +92,7 @@ def test_a_model_that_differs_from_its_checkpoint_in_one_array_is_refused(
     options, arrays = base_checkpoint()
     changed = ReferenceElmo(options, arrays | {name: arrays[name] + 0.05})
     with pytest.raises(ConversionError, match="a difference of"):
-        check_folder(tiny_folder, replace(checkpoint, make_reference=lambda: changed))
+        check_conversion(tiny_folder, replace(checkpoint, make_reference=lambda: changed))
 
 
 def torch_file(name: str, beside: dict[str, bytes]) -> Callable[[Path, Arrays], Path]:
@@ -119,7 +124,7 @@ def test_the_witness_sees_a_change_in_any_array(form: str, tmp_path: Path) -> No
 
     def witness(arrays: Arrays) -> np.ndarray:
         with open_source(write(tmp_path, arrays)) as source:
-            make_reference = recognise(source).read(source, Given(BASE / "options.json")).make_reference
+            make_reference = recognise(source).read(source, NamedFiles(BASE / "options.json"), None).make_reference
         assert make_reference is not None
         return make_reference().embed(["Hello", "naïve", "日本", "x" * 60, "!"])
 
@@ -147,7 +152,7 @@ def test_the_measures_are_what_they_are_called() -> None:
     sentences = [generator.normal(size=(2, length, 4)) * [5, 2, 1, 0.5] + 3 for length in (3, 6)]
     eigenvalues = np.linalg.eigvalsh(np.cov(np.concatenate([layers[1] for layers in sentences]).T))[::-1]
     np.testing.assert_allclose(explained_variance_ratios(sentences, 1), eigenvalues[:2] / eigenvalues.sum(), atol=1e-12)
-    for stream in STREAMS:
+    for stream in PUBLISHED_NUMBERS:
         layers = [generator.normal(size=(3, len(sentence.split()), 16)) for sentence in stream.sentences]
         assert stream.measure(layers).shape == (len(stream.expected),)
 
@@ -157,5 +162,5 @@ def test_the_measures_are_what_they_are_called() -> None:
 def test_the_official_weights_give_the_published_numbers(name: str, tmp_path: Path) -> None:
     weights, given = download(name, folder=tmp_path / "files")
     told: list[str] = []
-    convert_source(weights, tmp_path / "elmo", Given(**given), check=True, tell=told.append)
+    convert_source(weights, tmp_path / "elmo", NamedFiles(**given), FolderSettings(check=True), told.append)
     assert told[1:] == [f"Note: the vectors are those that were published for {name}."]

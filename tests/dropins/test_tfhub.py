@@ -12,8 +12,8 @@ from hub_modules import LOGITS, SCALE, variables_of, write_module
 from torch import Tensor
 
 from elmo_hf import tfhub as hub
-from elmo_hf.conversion.contract import Given
-from elmo_hf.conversion.convert import convert_source
+from elmo_hf.conversion.contract import NamedFiles
+from elmo_hf.conversion.convert import FolderSettings, convert_source
 from elmo_hf.conversion.options import read_options
 from elmo_hf.conversion.witness.reference import ReferenceElmo
 
@@ -35,7 +35,7 @@ def elmo(tiny_folder: Path) -> hub.Module:
 
 def converted(style: str, folder: Path) -> hub.Module:
     """A module of our own with that style's variables and a learned mix."""
-    convert_source(write_module(folder / "source", variables_of(style)), folder / style, Given())
+    convert_source(write_module(folder / "source", variables_of(style)), folder / style, NamedFiles())
     return hub.Module(folder / style)
 
 
@@ -138,7 +138,7 @@ def test_every_output_of_every_call_of_a_converted_module_is_tensorflows(source:
     path = shared("fixtures", "tfhub", *source.split("/"))
     expected = np.load(shared("fixtures", "tfhub", *EXPORTS[source].split("/")))
     inputs = np.load(path.parent / "outputs.npz")
-    convert_source(path, tmp_path / "elmo", Given(), check=True)
+    convert_source(path, tmp_path / "elmo", NamedFiles(), FolderSettings(check=True))
     module = hub.Module(tmp_path / "elmo")
     calls: dict[str, list[str]] = {}
     for key in expected.files:

@@ -40,8 +40,8 @@ from elmo_hf import (
     ElmoPreTrainedModel,
     ElmoTokenizer,
 )
-from elmo_hf.conversion.contract import Given
-from elmo_hf.conversion.convert import convert_source
+from elmo_hf.conversion.contract import NamedFiles
+from elmo_hf.conversion.convert import FolderSettings, convert_source
 from elmo_hf.conversion.options import Option
 from elmo_hf.conversion.readers.hdf5_layout import CHAR_CNN_OPTIONS, LSTM_OPTIONS
 from elmo_hf.conversion.readers.manylangs import CHARACTER_OPTIONS, ENCODER_OPTIONS
@@ -74,7 +74,7 @@ def conversion(
         config = options_of(changed, options)
         others = {key: folder / INPUT / name for key, name in (given or {}).items()}
         is_checked = config != options_of(files, options) and not given and "embedding" not in changed
-        convert_source(folder / INPUT / source, folder / "out", Given(**others), check=is_checked)
+        convert_source(folder / INPUT / source, folder / "out", NamedFiles(**others), FolderSettings(check=is_checked))
         tensors = read_arrays(read_files(folder / "out"))
         try:
             arrays = read(changed)

@@ -15,8 +15,8 @@ from fresh_process import run_forked
 from loopback_hub import LoopbackHub
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.contract import Given
-from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
+from elmo_hf.conversion.contract import NamedFiles
+from elmo_hf.conversion.convert import FolderSettings, convert_source, folder_to_allennlp
 from elmo_hf.conversion.options import make_config
 from elmo_hf.conversion.readers.bilm_tf import read_variables
 from elmo_hf.conversion.readers.hdf5_layout import CHAR_CNN_OPTIONS, LSTM_OPTIONS, allennlp_rules
@@ -89,16 +89,16 @@ def write_datasets(path: Path, arrays: Arrays) -> Path:
     return path
 
 
-def write_checkpoint(folder: Path, options: Options, arrays: Arrays) -> Given:
+def write_checkpoint(folder: Path, options: Options, arrays: Arrays) -> NamedFiles:
     folder.mkdir()
     (folder / "options.json").write_text(json.dumps(options), encoding="utf-8")
-    return Given(folder / "options.json", write_datasets(folder / "weights.hdf5", arrays))
+    return NamedFiles(folder / "options.json", write_datasets(folder / "weights.hdf5", arrays))
 
 
-def allennlp_to_folder(files: Given | Path, destination: Path, **writing: Any) -> float | None:
+def allennlp_to_folder(files: NamedFiles | Path, destination: Path, **writing: Any) -> float | None:
     if isinstance(files, Path):
-        return convert_source(files, destination, Given(), **writing)
-    return convert_source(files.weights, destination, replace(files, weights=None), **writing)
+        return convert_source(files, destination, NamedFiles(), FolderSettings(**writing))
+    return convert_source(files.weights, destination, replace(files, weights=None), FolderSettings(**writing))
 
 
 def base_checkpoint() -> tuple[Options, Arrays]:
@@ -109,7 +109,7 @@ def bits(arrays: Arrays) -> dict[str, tuple[np.dtype, tuple[int, ...], bytes]]:
     return {name: (array.dtype, array.shape, array.tobytes()) for name, array in arrays.items()}
 
 
-def arrays_of(files: Given | Path) -> Arrays:
+def arrays_of(files: NamedFiles | Path) -> Arrays:
     paths = sorted(files.glob("*.hdf5")) if isinstance(files, Path) else [files.weights, files.softmax]
     arrays: Arrays = {}
     for path in filter(None, paths):
@@ -117,10 +117,11 @@ def arrays_of(files: Given | Path) -> Arrays:
     return arrays
 
 
-def converted(source: Path, destination: Path, **given: Any) -> list[str]:
+def converted(source: Path, destination: Path, word_splitter: str | None = None, **files: Path) -> list[str]:
     """Converts a SOURCE to a model that has the witness's numbers; returns what is told."""
     told: list[str] = []
-    assert convert_source(source, destination, Given(**given), check=True, tell=told.append) < 1e-5
+    settings = FolderSettings(word_splitter, check=True)
+    assert convert_source(source, destination, NamedFiles(**files), settings, told.append) < 1e-5
     return told
 
 
@@ -141,7 +142,7 @@ def options_of(folder: Path) -> Options:
     return json.loads((folder / "options.json").read_text(encoding="utf-8"))
 
 
-def assert_returns(files: Given | Path, work: Path) -> list[str]:
+def assert_returns(files: NamedFiles | Path, work: Path) -> list[str]:
     """Converts there, back and there again; returns the notes of the way back.
 
     The model is the witness's if it reads characters; dtypes, shapes and bytes of all arrays are those of the source;

@@ -20,7 +20,7 @@ from checkpoints import (
 )
 from safetensors.numpy import load_file
 
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "a", "ferry", "the ", "naïve", "日本", "x", "y"]
 LANGUAGE_MODEL_OPTIONS = {
@@ -32,8 +32,8 @@ LANGUAGE_MODEL_OPTIONS = {
 }
 
 
-def tiny_files() -> Given:
-    return Given(TINY_LM / "options.json", TINY_LM / "model.ckpt-1.index", TINY_LM / "vocab.txt")
+def tiny_files() -> NamedFiles:
+    return NamedFiles(TINY_LM / "options.json", TINY_LM / "model.ckpt-1.index", TINY_LM / "vocab.txt")
 
 
 def words_file(folder: Path, words: list[str], name: str = "vocab.txt") -> Path:
@@ -41,7 +41,7 @@ def words_file(folder: Path, words: list[str], name: str = "vocab.txt") -> Path:
     return folder / name
 
 
-def random_language_model(seed: int, folder: Path, **changes: Any) -> tuple[Given, Options, Arrays]:
+def random_language_model(seed: int, folder: Path, **changes: Any) -> tuple[NamedFiles, Options, Arrays]:
     """An odd character model with a softmax of its own file over `WORDS`, in files."""
     options, projections = random_options(seed)
     options |= LANGUAGE_MODEL_OPTIONS | changes
@@ -63,13 +63,13 @@ def state_of(folder: Path) -> Arrays:
     return state
 
 
-def save_directory(name: str, work: Path) -> Given:
+def save_directory(name: str, work: Path) -> NamedFiles:
     """One of `bilm_tf_edges` as a save directory, with a vocabulary of 32 words."""
     folder = SAVES / name if (SAVES / name).is_dir() else shared("fixtures", "bilm_tf_edges", name)
-    return Given(folder / "options.json", folder / "model.ckpt-6.index", words_file(work, VOCABULARY))
+    return NamedFiles(folder / "options.json", folder / "model.ckpt-6.index", words_file(work, VOCABULARY))
 
 
-def word_files(work: Path) -> Given:
+def word_files(work: Path) -> NamedFiles:
     """`bi_word_2` with a vocabulary of its 32 words."""
     folder = EDGES / "bi_word_2"
-    return Given(folder / "options.json", folder / "w.hdf5", words_file(work, VOCABULARY))
+    return NamedFiles(folder / "options.json", folder / "w.hdf5", words_file(work, VOCABULARY))

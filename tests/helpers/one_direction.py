@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from checkpoints import arrays_of, options_of, write_checkpoint
 
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 
 
 def forward_half(model: Any) -> Any:
@@ -22,7 +22,7 @@ def half_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.chunk(2, dim=-1)[0]
 
 
-def forward_files(files: Given, folder: Path) -> Given:
+def forward_files(files: NamedFiles, folder: Path) -> NamedFiles:
     """The forward half of a checkpoint under the names that bilm-tf exports of one direction, with its softmax."""
     changes = {"RNN_0/RNN/": "rnn/", "/W_P_0": "/projection/kernel", "/W_0": "/kernel", "/B": "/bias"}
     arrays = {name: array for name, array in arrays_of(files).items() if not name.startswith("RNN_1/")}

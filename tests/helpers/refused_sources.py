@@ -15,11 +15,11 @@ import torch
 from archives import archive_files, nlpl_files, write_files, write_tar, write_zip
 from checkpoints import BASE, base_checkpoint
 
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import convert_source
 from elmo_hf.conversion.refusals import ConversionError
 
-Made = Path | tuple[Path, Given]
+Made = Path | tuple[Path, NamedFiles]
 Maker = Callable[[Path], Made]
 Files = dict[str, bytes]
 # By the name of an input: its maker, and what the error must name.
@@ -42,7 +42,7 @@ def files(changes: Mapping[str, bytes | None], whole: Mapping[str, bytes] = {}, 
 
     def make(folder: Path) -> Made:
         write_files(folder, changed(whole, changes))
-        return (folder / given, Given(BASE / "options.json")) if given else folder
+        return (folder / given, NamedFiles(BASE / "options.json")) if given else folder
 
     return make
 
@@ -81,7 +81,7 @@ def assert_refused(row: tuple[Any, ...], folder: Path) -> None:
     make, *names = row
     (folder / "source").mkdir()
     made = make(folder / "source")
-    source, given = made if isinstance(made, tuple) else (made, Given())
+    source, given = made if isinstance(made, tuple) else (made, NamedFiles())
     before = sorted(folder.rglob("*"))
     pages, limits = int(Path("/proc/self/statm").read_text().split()[0]), resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + BYTES, limits[1]))

@@ -16,7 +16,7 @@ from language_models import tiny_files
 from tiny_lm import SENTENCES, tiny_lm, tiny_word_lm, tokenizer_of, tokenizer_with
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.witness.reference import ReferenceElmo, State
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
@@ -89,7 +89,7 @@ def test_a_model_in_training_is_scored_exactly_and_goes_on_training(kind: str) -
         assert_scores(found, expected.forward, expected.backward, 0)
 
 
-def numpy_log_probs(files: Given, sentences: list[list[str]], carries_state: bool) -> list[np.ndarray]:
+def numpy_log_probs(files: NamedFiles, sentences: list[list[str]], carries_state: bool) -> list[np.ndarray]:
     """Both directions of one row in NumPy, from the checkpoint's own arrays, without any of our tables."""
     assert files.vocabulary is not None
     arrays, vocabulary = arrays_of(files), files.vocabulary.read_text(encoding="utf-8").split()

@@ -13,7 +13,7 @@ from golden import Call, Golden, allennlp_calls, assert_golden
 from tiny_inputs import TINY
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.contract import Given
+from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.readers.hdf5_layout import allennlp_rules, options_from_config
 from elmo_hf.conversion.rules import export_arrays
 from elmo_hf.conversion.witness.reference import ReferenceElmo, State
@@ -70,7 +70,7 @@ def test_gradients_in_the_files_own_layout_are_allennlps(case: str, layer_norm: 
 def tensorflows_model(name: str, folder: Path, options: str = "options.json") -> tuple[Path, ElmoModel]:
     """The files of a model that TensorFlow ran, and the same model, converted."""
     source = shared("fixtures", name)
-    allennlp_to_folder(Given(source / options, source / "lm_weights.hdf5"), folder / "elmo", source_name=name)
+    allennlp_to_folder(NamedFiles(source / options, source / "lm_weights.hdf5"), folder / "elmo", source_name=name)
     return source, ElmoModel.from_pretrained(folder / "elmo")
 
 
