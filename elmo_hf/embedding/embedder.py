@@ -13,7 +13,7 @@ import numpy as np
 from ..folder.loading import load_shared, version_of
 from ..text.sentences import sentence_of
 from .chosen_words import ChosenWords
-from .window_vectors import BATCH_WORDS, POOLED, Selection, embed_window
+from .window_vectors import BATCH_POSITIONS, POOLED, Selection, embed_window
 
 
 class Embedder:
@@ -27,7 +27,7 @@ class Embedder:
         layers: str = "mix",
         dtype: str = "float32",
         words: str | None = None,
-        batch_words: int = BATCH_WORDS,
+        batch_words: int = BATCH_POSITIONS,
         device: str = "cpu",
     ) -> None:
         """Keeps the arguments; no model is loaded yet.
