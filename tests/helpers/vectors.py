@@ -43,7 +43,6 @@ def embed_file(model: ElmoModel, tokenizer: ElmoTokenizer, source: Any, output: 
     return count.sentences
 
 
-
 @torch.no_grad()
 def embed_alone(
     model: ElmoModel, tokenizer: ElmoTokenizer, sentences: list[str] | list[list[str]], layers: str
