@@ -174,15 +174,17 @@ def embed_documents(
         with tqdm(unit=" sentences", disable=not shows_bar) as bar:
             maker = Maker(model.eval(), tokenizer, selection, options.batch_words, shards)
             missing = shards.missing(windows, processes.process_index, num_readers)
-            if options.make_shards is not None:
-                options.make_shards(maker, missing, bar)
-            else:
-                for window in missing:
-                    maker(window, bar)
+            make_shards = _make_one_by_one if options.make_shards is None else options.make_shards
+            make_shards(maker, missing, bar)
         processes.wait_for_everyone()
         if processes.is_main_process:
             shards.finish()
     return shards.count
+
+
+def _make_one_by_one(maker: Maker, windows: Iterable[SentenceWindow], bar: tqdm) -> None:
+    for window in windows:
+        maker(window, bar)
 
 
 def _plan_shards(

@@ -10,7 +10,12 @@ from .values import Sentence
 # How many sentences, and how many characters of each, are looked at.
 LOOKED_AT, LOOKED_AT_CHARACTERS = 100, 10_000
 # Words that are between blanks in split text, and attached to their neighbours in raw text.
-SPLIT_OFF = frozenset(". , ; : ! ? ... 's n't `` '' -LRB- -RRB- <unk> <UNK> @-@ @,@ @.@".split())
+# fmt: off
+SPLIT_OFF = frozenset([
+    ".", ",", ";", ":", "!", "?", "...", "'s", "n't", "``", "''", "-LRB-", "-RRB-", "<unk>", "<UNK>", "@-@", "@,@",
+    "@.@",
+])
+# fmt: on
 MARKS = (".", ",", ";", ":", "!", "?")
 CLOSING = "\"')]}’”»"
 
