@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .whole_files import publish, sync
+from .whole_files import move_into_place, sync
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +35,7 @@ def write_sums(folder: Path, patterns: Sequence[str] = ("*",)) -> None:
     sums = sum_lines(_digests(folder, patterns))
     partial = folder / f".{SUMS}.partial"
     partial.write_text(sums, encoding="utf-8")
-    publish(partial, folder / SUMS)
+    move_into_place(partial, folder / SUMS)
 
 
 def sums_agree(folder: Path) -> bool:

@@ -38,7 +38,7 @@ def new_file(path: Path) -> Iterator[Path]:
     """
     with only_writer(path, must_wait=True) as partial, named_if_full(path):
         yield partial
-        publish(partial, path)
+        move_into_place(partial, path)
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         yield partial
         for lock in partial.glob(".*.lock"):  # of a file in the folder; it could not be removed
             lock.unlink()
-        publish(partial, path)
+        move_into_place(partial, path)
 
 
 @contextmanager
@@ -148,7 +148,7 @@ def named_if_full(path: Path) -> Iterator[None]:
         raise
 
 
-def publish(written: Path, path: Path) -> None:
+def move_into_place(written: Path, path: Path) -> None:
     """Renames a file or folder once its content is on the disk, so a power cut leaves no damaged file."""
     sync(written)
     written.replace(path)

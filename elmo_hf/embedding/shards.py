@@ -35,7 +35,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..disk.checksums import sum_lines
-from ..disk.whole_files import leftover, named_if_full, only_writer, publish, refuse_existing
+from ..disk.whole_files import leftover, move_into_place, named_if_full, only_writer, refuse_existing
 from ..model.modeling_elmo import ElmoModel
 from ..text.first_look import Count, is_blank, raw_texts
 from ..text.sentences import Protein, Sentence, storable
@@ -369,7 +369,7 @@ class Shards:
         assert joined is not None, "`begin` names the place where the single file is written."
         write_records = WRITERS[file.suffix.lower()]
         write_records(joined, self._all_records(folder, entries))
-        publish(joined, file)
+        move_into_place(joined, file)
         with leftover(folder):
             folder.replace(joined)  # removed here, or by a later process if this one is killed
 

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from ..disk.whole_files import leftover, publish
+from ..disk.whole_files import leftover, move_into_place
 
 
 def is_url(name: str) -> bool:
@@ -115,7 +115,7 @@ class Folder:
         written = path.with_name(f".{path.name}.new-{os.getpid()}")
         try:
             yield written
-            publish(written, path)
+            move_into_place(written, path)
         finally:
             with leftover(written):
                 written.unlink(missing_ok=True)

@@ -25,7 +25,7 @@ TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
 # Suffixes of files that `elmo-hf convert` reads: of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of these.
 FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pt", ".pkl", ".pb", ".zip", ".gz", ".bz2")
 # Unlike in a path, each part of a Hub name begins with a letter, a digit or an underscore.
-HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+MODEL_ON_HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 # The files, besides weights, that are downloaded from a repository.
 DESCRIPTION = ("*.json", "*.txt", "*.jinja", "README.md")
 # Arguments of loading that are fields of the config.
@@ -50,7 +50,7 @@ def open_folder(source: str | Path, weights: bool = True, **hub: Any) -> Path:
         ValueError: if there is no such folder or repository, or no ELMo model in it.
     """
     folder = Path(model_folder(source))
-    if not folder.exists() and HUB_NAME.fullmatch(str(source)):
+    if not folder.exists() and MODEL_ON_HUB.fullmatch(str(source)):
         with naming(f"{source} cannot be loaded as an ELMo model"):
             folder = Path(snapshot_download(str(source), allow_patterns="config.json", **hub))
             check_kind(source, folder)
