@@ -5,6 +5,7 @@ use its own class, which for tokens reads each word's row of character ids as on
 masked language model, so only this package has `fill-mask` for ELMo.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ import transformers
 from transformers import Pipeline
 from transformers.pipelines import check_task
 
-from .folder.loading import HUB_ARGUMENTS, load_complete, load_language_models, load_tokenizer
+from .folder.loading import HUB_ARGUMENTS, load_complete, load_language_models, load_tokenizer, pop_arguments
 from .language_model.cloze import ElmoFillMaskPipeline
 from .model.heads_elmo import ElmoForSequenceClassification, ElmoForTokenClassification
-from .model.modeling_elmo import ElmoModel
+from .model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 
 # The class of models for each Auto class of transformers, and the class of pipelines for each task.
 MODELS = {
@@ -23,11 +24,12 @@ MODELS = {
     "AutoModelForSequenceClassification": ElmoForSequenceClassification,
     "AutoModelForTokenClassification": ElmoForTokenClassification,
 }
-PIPELINES = {
+PIPELINES: dict[str, type[Pipeline]] = {
     task: pipeline_class
     for model_class in MODELS.values()
     for task, (pipeline_class, _) in model_class.pipelines.items()
-} | {"fill-mask": ElmoFillMaskPipeline}
+}
+PIPELINES["fill-mask"] = ElmoFillMaskPipeline
 
 
 def pipeline(task: str, model: Any, tokenizer: Any = None, **kwargs: Any) -> Pipeline:
@@ -46,16 +48,24 @@ def pipeline(task: str, model: Any, tokenizer: Any = None, **kwargs: Any) -> Pip
     """
     name, targeted, _ = check_task(task)
     if isinstance(model, (str, Path)):
-        hub = {key: kwargs.pop(key) for key in HUB_ARGUMENTS if key in kwargs}
+        hub = pop_arguments(kwargs, HUB_ARGUMENTS)
         if name == "fill-mask":
-            model, found = load_language_models(model, **hub)
-            tokenizer = tokenizer or found
+            model, model_tokenizer = load_language_models(model, **hub)
+            if tokenizer is None:
+                tokenizer = model_tokenizer
         else:
-            auto_classes = [each.__name__ for each in targeted["pt"]]
-            model_class = next((MODELS[each] for each in auto_classes if each in MODELS), None)
-            if model_class is None:
-                raise ValueError(f"ELMo has no pipeline for {task!r}; there are pipelines for {', '.join(PIPELINES)}.")
-            loading = {key: kwargs.pop(key) for key in ("dtype", "device_map") if key in kwargs}
-            tokenizer = tokenizer or load_tokenizer(model, **hub)
+            model_class = _model_class(task, [auto_class.__name__ for auto_class in targeted["pt"]])
+            loading = pop_arguments(kwargs, ("dtype", "device_map"))
+            if tokenizer is None:
+                tokenizer = load_tokenizer(model, **hub)
             model = load_complete(model, model_class, **hub, **loading, **kwargs.pop("model_kwargs", {}))
-    return transformers.pipeline(task, model, tokenizer=tokenizer, **({"pipeline_class": PIPELINES.get(name)} | kwargs))
+    kwargs.setdefault("pipeline_class", PIPELINES.get(name))
+    return transformers.pipeline(task, model, tokenizer=tokenizer, **kwargs)
+
+
+def _model_class(task: str, auto_classes: Sequence[str]) -> type[ElmoPreTrainedModel]:
+    """The class of models for a task, given the names of its Auto classes; raises ValueError if there is none."""
+    for auto_class in auto_classes:
+        if auto_class in MODELS:
+            return MODELS[auto_class]
+    raise ValueError(f"ELMo has no pipeline for {task!r}; there are pipelines for {', '.join(PIPELINES)}.")

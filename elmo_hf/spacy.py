@@ -63,8 +63,8 @@ class ElmoPipe:
         """
         for docs in minibatch(stream, batch_size):
             model, tokenizer = self._load()
-            are_words = [np.array([not token.is_space for token in doc], dtype=bool) for doc in docs]
-            texts = [[token.text for token in doc if not token.is_space] for doc in docs]
+            are_words = [_are_words(doc) for doc in docs]
+            texts = [_words_of(doc) for doc in docs]
             for row, arrays in embed_window(model, tokenizer, texts, Selection("mix"), self.batch_words):
                 tensor = np.zeros((len(docs[row]), model.config.hidden_size), dtype=np.float32)
                 tensor[are_words[row]] = arrays["vectors"]
@@ -90,6 +90,15 @@ class ElmoPipe:
         return self._loaded
 
 
+def _are_words(part: Doc | Span) -> np.ndarray:
+    """Which tokens the model reads: all but blanks."""
+    return np.array([not token.is_space for token in part], dtype=bool)
+
+
+def _words_of(doc: Doc) -> list[str]:
+    return [token.text for token in doc if not token.is_space]
+
+
 def set_hooks(doc: Doc, pooling: str = "mean") -> Doc:
     """Makes a doc, its spans and its tokens compute vectors and similarities from `doc.tensor`.
 
@@ -99,7 +108,7 @@ def set_hooks(doc: Doc, pooling: str = "mean") -> Doc:
     """
 
     def pooled(part: Doc | Span) -> np.ndarray:
-        rows = part.tensor[[not token.is_space for token in part]]
+        rows = part.tensor[_are_words(part)]
         if len(rows) == 0:
             return np.zeros(part.tensor.shape[1], dtype=np.float32)
         return rows.max(axis=0) if pooling == "max" else rows.mean(axis=0)
@@ -116,5 +125,7 @@ def set_hooks(doc: Doc, pooling: str = "mean") -> Doc:
 def _similarity(one: Doc | Span | Token, other: Any) -> float:
     """The cosine; 0 if a vector is zero."""
     first, second = one.vector, other.vector
-    product, norms = first @ second, np.linalg.norm(first) * np.linalg.norm(second)
-    return float(product / norms) if norms else 0.0
+    norms = np.linalg.norm(first) * np.linalg.norm(second)
+    if norms == 0:
+        return 0.0
+    return float(first @ second / norms)

@@ -22,7 +22,7 @@ import elmo_hf
 from elmo_hf import ElmoConfig, ElmoForPreTrainingOutput, ElmoModel, ElmoTokenizer, allennlp
 from elmo_hf.embedding.chosen_words import ChosenWords
 from elmo_hf.embedding.input_documents import Documents
-from elmo_hf.embedding.shards import FORMATS, embed_documents
+from elmo_hf.embedding.shards import FORMATS, EmbeddingOptions, embed_documents
 from elmo_hf.embedding.window_vectors import Selection
 
 PUBLIC_NAMES = """
@@ -256,7 +256,8 @@ def test_shards_have_their_columns_and_their_index(
     for shard_format in FORMATS:
         output = f"{shard_format}/"
         documents = Documents.find(["a.txt"], output)
-        embed_documents(mixed_model, tiny_tokenizer, documents, output, selection, shard_format=shard_format)
+        options = EmbeddingOptions(shard_format=shard_format)
+        embed_documents(mixed_model, tiny_tokenizer, documents, output, selection, options)
     schema = pq.read_schema("parquet/part-00000.parquet")
     assert {field.name: str(field.type) for field in schema} == SHARD_COLUMNS
     with np.load("npz/part-00000.npz") as arrays, h5py.File("hdf5/part-00000.hdf5") as file:

@@ -96,7 +96,7 @@ def embed(
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.processes import Alone, launched
     from elmo_hf.embedding.protein_names import HeaderPart, ProteinNames
-    from elmo_hf.embedding.shards import embed_documents, is_folder
+    from elmo_hf.embedding.shards import EmbeddingOptions, embed_documents, is_folder
     from elmo_hf.embedding.window_vectors import Selection
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
@@ -121,29 +121,26 @@ def embed(
     # pyarrow's own memory pool keeps up to 100 MiB of unused memory.
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     if engine is None:
-        make, processes = None, launched(on_cpu=device == "cpu")
+        make_shards, processes = None, launched(on_cpu=device == "cpu")
     else:
         from elmo_hf.embedding.ray_data import in_workers
 
-        make, processes = partial(in_workers, device=device), Alone()
+        make_shards, processes = partial(in_workers, device=device), Alone()
     if not processes.is_main_process:
         logging.getLogger("elmo_hf.text").setLevel(logging.ERROR)  # one process says what all read
     place = usable_device("cpu" if engine else device or processes.device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
 
-    count = embed_documents(
-        loaded,
-        tokenizer,
-        documents,
-        output,
-        Selection(layers, dtype, chosen, allow_nan),
+    options = EmbeddingOptions(
         shard_format=shard_format or "parquet",
         batch_words=batch_words,
         processes=processes,
-        make=make,
+        make_shards=make_shards,
         show_progress=True,
         look=look_at("the text", tokenizer),
     )
+    selection = Selection(layers, dtype, chosen, allow_nan)
+    count = embed_documents(loaded, tokenizer, documents, output, selection, options)
     if processes.is_main_process:
         say(f"Wrote {counted_sentences(count)} to {output}.")
         if chosen is not None and chosen.found is False:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tqdm import tqdm
 from typer import Argument, Option
 
-from ..disk.installed import require
+from ..disk.installed import require_packages
 from ..disk.whole_files import check_new_file, new_file
 from ..text.first_look import Counted, beginning_of
 from ..text.sentences import Sentence, read_sentences
@@ -133,7 +133,7 @@ def pretrain(
     check_usage(model is None or alphabet is None, "--alphabet is for a new model; MODEL keeps its own.")
     check_usage(epochs > 0, "--epochs must be above 0.")
     check_usage(samples is None or softmax != "full", "--samples is for a sampled softmax.")
-    require("train", "accelerate", "matplotlib", "tensorboard")
+    require_packages("train", "accelerate", "matplotlib", "tensorboard")
     import torch
     from transformers import set_seed
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from ..disk.installed import require
+from ..disk.installed import require_packages
 from ..disk.whole_files import check_new_file, new_file
 from .arguments import Column, Device, Encoding, InputFormat, Model, SplitIntoWords, usable_device
 from .errors import check_usage, counted, say
@@ -57,7 +57,7 @@ def usages(
     if plot is not None:
         check_usage(plot.suffix in PICTURES, f"--plot takes {', '.join(PICTURES)}, found {plot}.")
         check_new_file(plot)
-        require("train", "matplotlib")
+        require_packages("train", "matplotlib")
     check_new_file(output)
     from elmo_hf.disk.tables import write_text_table
     from elmo_hf.embedding.input_documents import Documents

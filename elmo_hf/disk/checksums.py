@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .whole_files import publish, sync
+from .whole_files import move_into_place, sync
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +35,7 @@ def write_sums(folder: Path, patterns: Sequence[str] = ("*",)) -> None:
     sums = sum_lines(_digests(folder, patterns))
     partial = folder / f".{SUMS}.partial"
     partial.write_text(sums, encoding="utf-8")
-    publish(partial, folder / SUMS)
+    move_into_place(partial, folder / SUMS)
 
 
 def sums_agree(folder: Path) -> bool:
@@ -57,13 +57,18 @@ def sums_agree(folder: Path) -> bool:
 
 def recorded_sums(folder: Path) -> dict[str, str]:
     """The checksum of each file in the list of a folder, by the file's name; empty without a list."""
-    return parse_sums((folder / SUMS).read_bytes()) if (folder / SUMS).is_file() else {}
+    if not (folder / SUMS).is_file():
+        return {}
+    return parse_sums((folder / SUMS).read_bytes())
 
 
 def parse_sums(content: bytes) -> dict[str, str]:
     """The checksums in a list, by the names of files."""
-    lines = content.decode(errors="replace").splitlines()
-    return {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    digests = {}
+    for line in content.decode(errors="replace").splitlines():
+        digest, _, name = line.partition("  ")
+        digests[name] = digest
+    return digests
 
 
 def sum_lines(digests: Mapping[str, str]) -> str:
@@ -107,5 +112,6 @@ def _plain_parts(tensor: Any) -> Iterator["Tensor"]:
     if not hasattr(tensor, "__tensor_flatten__"):
         yield tensor
         return
-    for name in tensor.__tensor_flatten__()[0]:
+    names, _ = tensor.__tensor_flatten__()
+    for name in names:
         yield from _plain_parts(getattr(tensor, name))

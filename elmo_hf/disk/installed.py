@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 
 
-def require(extra: str, *packages: str) -> None:
+def require_packages(extra: str, *packages: str) -> None:
     """Checks that packages are installed.
 
     Args:

@@ -16,9 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..text.tables import SEPARATORS
 from .whole_files import new_file
 
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
 # Rows that are in memory as text at a time.
 ROWS = 10_000
 
@@ -36,9 +36,11 @@ def write_text_table(path: Path, table: pa.Table) -> None:
     """
     separator = SEPARATORS[path.suffix]
     with new_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        file.write(separator.join(_heading(name, separator) for name in table.column_names) + "\n")
+        headings = [_heading(name, separator) for name in table.column_names]
+        file.write(separator.join(headings) + "\n")
         for rows in table.to_batches(max_chunksize=ROWS):
-            lines = pc.binary_join_element_wise(*map(_cells, rows.columns), separator)
+            columns = [_cells(column) for column in rows.columns]
+            lines = pc.binary_join_element_wise(*columns, separator)
             file.writelines(f"{line}\n" for line in lines.to_pylist())
 
 

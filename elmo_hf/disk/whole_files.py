@@ -38,7 +38,7 @@ def new_file(path: Path) -> Iterator[Path]:
     """
     with only_writer(path, must_wait=True) as partial, named_if_full(path):
         yield partial
-        publish(partial, path)
+        move_into_place(partial, path)
 
 
 @contextmanager
@@ -54,7 +54,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         yield partial
         for lock in partial.glob(".*.lock"):  # of a file in the folder; it could not be removed
             lock.unlink()
-        publish(partial, path)
+        move_into_place(partial, path)
 
 
 @contextmanager
@@ -79,6 +79,8 @@ def refuse_existing(path: Path, is_folder: bool = True) -> None:
         FileExistsError: if `path` exists; a folder may replace an empty one.
     """
     if path.exists() and not (is_folder and path.is_dir() and not any(path.iterdir())):
+        # `only_writer` removes the partial files, unless a process is writing or this one may not write there. Then
+        # they stay, and the user sees the error that matters.
         with suppress(OSError), only_writer(path.resolve()):
             pass
         raise FileExistsError(f"{path} exists already; remove it or choose another name. Nothing was written.")
@@ -104,7 +106,8 @@ def only_writer(path: Path, must_wait: bool = False) -> Iterator[Path]:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} in.")
     path = path.absolute()  # "." by itself has no name
-    lock_file, partial = (path.with_name(f".{path.name}.{kind}") for kind in ("lock", "partial"))
+    lock_file = path.with_name(f".{path.name}.lock")
+    partial = path.with_name(f".{path.name}.partial")
     lock = FileLock(str(lock_file), timeout=-1 if must_wait else 0)
     try:
         lock.acquire()
@@ -132,7 +135,9 @@ def named_if_full(path: Path) -> Iterator[None]:
     # safetensors raises an error of its own, which is a plain Exception, and torch a RuntimeError.
     except Exception as error:
         named = NUMBER.search(str(error))
-        number = int(named[1] or named[2]) if named else getattr(error, "errno", None)
+        number = getattr(error, "errno", None)
+        if named:
+            number = int(named[1] or named[2])
         if number in NO_ROOM or any(text in str(error) for text in NO_REASON):
             raise OSError(
                 f"there is no room to write {path}; make room and give the same command again. Nothing incomplete has "
@@ -143,7 +148,7 @@ def named_if_full(path: Path) -> Iterator[None]:
         raise
 
 
-def publish(written: Path, path: Path) -> None:
+def move_into_place(written: Path, path: Path) -> None:
     """Renames a file or folder once its content is on the disk, so a power cut leaves no damaged file."""
     sync(written)
     written.replace(path)
@@ -152,19 +157,28 @@ def publish(written: Path, path: Path) -> None:
 
 def sync(path: Path) -> None:
     """Flushes a file, or a folder with its content, to the disk; files of safetensors get the usual mode."""
-    for each in [*path.rglob("*"), path] if path.is_dir() else [path]:
-        if each.is_dir():
-            _sync_folder(each)
-        elif each.is_file():
-            if not each.is_symlink() and each.stat().st_mode & 0o777 == 0o600:
-                with suppress(OSError):  # some mounted file systems have no modes
-                    each.chmod(0o666 & ~MASK)
-            with each.open("rb") as content:
-                os.fsync(content.fileno())
+    if path.is_dir():
+        for content in path.rglob("*"):
+            _sync_one(content)
+    _sync_one(path)
+
+
+def _sync_one(path: Path) -> None:
+    """Flushes a file, or the names in a folder, to the disk."""
+    if path.is_dir():
+        _sync_folder(path)
+    elif path.is_file():
+        if not path.is_symlink() and path.stat().st_mode & 0o777 == 0o600:
+            # Some mounted file systems have no modes; there the file stays as safetensors made it, and is complete.
+            with suppress(OSError):
+                path.chmod(0o666 & ~MASK)
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def _sync_folder(path: Path) -> None:
-    """Flushes the names in a folder to the disk; some systems cannot open or sync a folder."""
+    """Flushes the names in a folder to the disk."""
+    # Some systems cannot open or sync a folder; after a power cut a new name may be missing there, never half written.
     with suppress(OSError):
         number = os.open(path, os.O_RDONLY)
         try:

@@ -26,15 +26,12 @@ class ChosenWords:
             ValueError: if `source` is neither a file nor a regular expression, or if the file is not UTF-8.
         """
         self._pattern: re.Pattern[str] | None = None
-        self._known: dict[str, bool] = {}
+        self._listed: set[str] = set()
         self.found: bool | None = None
-        # Unlike `Path.is_file`, this takes a string that is too long for a name.
-        if isinstance(source, str) and (
-            os.path.isfile(source) or "/" in source or source.endswith((".txt", ".tsv", ".csv"))
-        ):
-            words = (line.strip() for line in read_lines(Path(source)))
-            self._known = dict.fromkeys((word for word in words if word), True)
-            content = "\n".join(sorted(self._known))
+        if isinstance(source, str) and _names_file(source):
+            words = [line.strip() for line in read_lines(Path(source))]
+            self._listed = {word for word in words if word}
+            content = "\n".join(sorted(self._listed))
         else:
             try:
                 self._pattern = re.compile(source)
@@ -45,7 +42,18 @@ class ChosenWords:
 
     def positions(self, words: Sequence[str]) -> np.ndarray:
         """The places of the chosen words in a sentence, from 0."""
-        matches = self._known.__contains__ if self._pattern is None else self._pattern.fullmatch
-        places = [place for place, word in enumerate(words) if matches(word)]
-        self.found = bool(self.found or places)
+        places = [place for place, word in enumerate(words) if self._is_chosen(word)]
+        if places or self.found is None:
+            self.found = len(places) > 0
         return np.array(places, dtype=np.int32)
+
+    def _is_chosen(self, word: str) -> bool:
+        if self._pattern is None:
+            return word in self._listed
+        return self._pattern.fullmatch(word) is not None
+
+
+def _names_file(source: str) -> bool:
+    """Whether a string is the name of a file, or looks like one."""
+    # Unlike `Path.is_file`, this takes a string that is too long for a name.
+    return os.path.isfile(source) or "/" in source or source.endswith((".txt", ".tsv", ".csv"))

@@ -13,7 +13,7 @@ import numpy as np
 from ..folder.loading import load_shared, version_of
 from ..text.sentences import sentence_of
 from .chosen_words import ChosenWords
-from .window_vectors import BATCH_WORDS, POOLED, Selection, embed_window
+from .window_vectors import BATCH_POSITIONS, POOLED, Selection, embed_window
 
 
 class Embedder:
@@ -27,7 +27,7 @@ class Embedder:
         layers: str = "mix",
         dtype: str = "float32",
         words: str | None = None,
-        batch_words: int = BATCH_WORDS,
+        batch_words: int = BATCH_POSITIONS,
         device: str = "cpu",
     ) -> None:
         """Keeps the arguments; no model is loaded yet.
@@ -44,7 +44,10 @@ class Embedder:
         Raises:
             ValueError: if an argument is illegal.
         """
-        self.model, self.column, self.batch_words, self.device = str(model), column, batch_words, device
+        self.model = str(model)
+        self.column = column
+        self.batch_words = batch_words
+        self.device = device
         self.selection = Selection(layers, dtype, None if words is None else ChosenWords(words))
         self.selection.check()
 
@@ -62,14 +65,21 @@ class Embedder:
         Raises:
             ValueError: if a value is not a text, or the model cannot be loaded.
         """
-        values = [each.tolist() if isinstance(each, np.ndarray) else each for each in batch[self.column]]
         model, tokenizer = load_shared(self.model, self.device)
-        sentences = [sentence_of({"text": value}, ["text"]) for value in values]
-        arrays = dict(embed_window(model, tokenizer, sentences or [""], self.selection, self.batch_words))
-        columns: dict[str, Any] = {name: [arrays[row][name] for row in range(len(arrays))] for name in arrays[0]}
-        if self.selection.layers in POOLED:
-            columns = {name: np.array(column) for name, column in columns.items()}
-        return {**batch, **{name: column[: len(sentences)] for name, column in columns.items()}}
+        sentences = []
+        for value in batch[self.column]:
+            text = value.tolist() if isinstance(value, np.ndarray) else value
+            sentences.append(sentence_of({"text": text}, ["text"]))
+        # An empty batch has the columns of others; they come from a sentence that is dropped again.
+        window = sentences or [""]
+        arrays = dict(embed_window(model, tokenizer, window, self.selection, self.batch_words))
+        columns: dict[str, Any] = dict(batch)
+        for name in arrays[0]:
+            column: Any = [arrays[row][name] for row in range(len(window))]
+            if self.selection.layers in POOLED:
+                column = np.array(column)
+            columns[name] = column[: len(sentences)]
+        return columns
 
     def __getstate__(self) -> dict[str, Any]:
         """The arguments and the version of the folder; `datasets` computes again if one of them changes."""

@@ -13,7 +13,7 @@ from .stores import InputFile, find_files, is_file, place_of
 Line = tuple[str, int]
 
 
-class Window(NamedTuple):
+class SentenceWindow(NamedTuple):
     """Consecutive sentences, which are embedded together."""
 
     number: int  # the window's number, from 0
@@ -54,17 +54,21 @@ class Documents(NamedTuple):
         documents = cls(sources, **reading)
         if documents.column is not None or documents.stream is not None:
             return documents
-        by_place: dict[str, str] = {}
-        for name in (name for source in sources for name in find_files(source)):
-            by_place.setdefault(place_of(name), name)
-        if output == "":
-            return documents._replace(names=[*by_place.values()])
-        written = place_of(output)
-        own = (f"{written}/", f"{written}.partial/")
-        found = [name for place, name in by_place.items() if place != written and not place.startswith(own)]
-        return documents._replace(names=found)
+        names_by_place: dict[str, str] = {}
+        for source in sources:
+            for name in find_files(source):
+                names_by_place.setdefault(place_of(name), name)
+        if output != "":
+            written = place_of(output)
+            written_folders = (f"{written}/", f"{written}.partial/")
+            names_by_place = {
+                place: name
+                for place, name in names_by_place.items()
+                if place != written and not place.startswith(written_folders)
+            }
+        return documents._replace(names=list(names_by_place.values()))
 
-    def windows(self, num_characters: int) -> Iterator[Window]:
+    def windows(self, num_characters: int) -> Iterator[SentenceWindow]:
         """Reads the documents once, in windows of consecutive sentences with about `num_characters`.
 
         A sentence counts as its characters plus one. Counting words instead would need the tokenizer for all windows.
@@ -73,14 +77,17 @@ class Documents(NamedTuple):
             ValueError: if a document does not have its format, cannot be read, or changes while it is read.
             OSError: if a file cannot be opened.
         """
-        window, found = Window(0, 0, [], []), 0
+        window = SentenceWindow(0, 0, [], [])
+        size = 0
         for line, sentence in self.read():
             window.lines.append(line)
             window.sentences.append(sentence)
-            found += 1 + len(sentence if isinstance(sentence, str) else " ".join(sentence))
-            if found >= num_characters:
+            text = sentence if isinstance(sentence, str) else " ".join(sentence)
+            size += len(text) + 1
+            if size >= num_characters:
                 yield window
-                window, found = Window(window.number + 1, window.first + len(window.lines), [], []), 0
+                window = SentenceWindow(window.number + 1, window.first + len(window.lines), [], [])
+                size = 0
         if window.lines:
             yield window
 

@@ -36,8 +36,12 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def mean_distances(usages: np.ndarray, others: np.ndarray) -> np.ndarray:
     """The mean cosine distance `(V, K)` of each of `(V, K, D)` usages to others; if they are the same, to the rest."""
     distances = 1 - np.einsum("vkd,vd->vk", unit(usages), unit(others).mean(axis=1))
+    if others is not usages:
+        return distances
     count = usages.shape[1]
-    return distances * count / (count - 1 or np.nan) if others is usages else distances
+    if count == 1:
+        return np.full_like(distances, np.nan)  # there is no rest
+    return distances * count / (count - 1)
 
 
 def measure_change(corpora: Mapping[str, np.ndarray], replicates: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
@@ -52,8 +56,9 @@ def measure_change(corpora: Mapping[str, np.ndarray], replicates: int = 1000, se
         `within NAME` for each corpus of more than one usage; for two corpora also `APD` and `PRT`.
     """
     draw = np.random.default_rng(seed)
-    found: dict[str, np.ndarray] = {}
-    means, unit_means = [], []  # (V, 1 + R, D)
+    measures: dict[str, np.ndarray] = {}  # each (V, 1 + R)
+    means = []  # (V, 1 + R, D)
+    unit_means = []  # (V, 1 + R, D)
     for name, usages in corpora.items():
         count = usages.shape[1]
         shares = np.full(count, 1 / count)
@@ -63,9 +68,15 @@ def measure_change(corpora: Mapping[str, np.ndarray], replicates: int = 1000, se
         if count > 1:
             same = (weights**2).sum(axis=-1)
             same[same == 1] = np.nan  # one usage, drawn K times
-            found[f"within {name}"] = 1 - ((unit_means[-1] ** 2).sum(axis=-1) - same) / (1 - same)
+            measures[f"within {name}"] = 1 - ((unit_means[-1] ** 2).sum(axis=-1) - same) / (1 - same)
     if len(corpora) == 2:
-        found["APD"] = 1 - (unit_means[0] * unit_means[1]).sum(axis=-1)
-        found["PRT"] = 1 - (unit(means[0]) * unit(means[1])).sum(axis=-1)
-    quantiles = {name: np.nanquantile(x[:, 1:], [0.975, 0.025], axis=-1) for name, x in found.items()}
-    return {name: np.stack([x[:, 0], *(2 * x[:, 0] - quantiles[name])]) for name, x in found.items()}
+        measures["APD"] = 1 - (unit_means[0] * unit_means[1]).sum(axis=-1)
+        measures["PRT"] = 1 - (unit(means[0]) * unit(means[1])).sum(axis=-1)
+    return {name: _with_interval(measure) for name, measure in measures.items()}
+
+
+def _with_interval(measure: np.ndarray) -> np.ndarray:
+    """The value and the interval `(3, V)` of a measure, given its value and replicates `(V, 1 + R)`."""
+    value = measure[:, 0]
+    upper, lower = np.nanquantile(measure[:, 1:], [0.975, 0.025], axis=-1)
+    return np.stack([value, 2 * value - upper, 2 * value - lower])

@@ -15,11 +15,11 @@ import ray
 from ray.data import ActorPoolStrategy, DataContext, from_arrow_refs
 from tqdm import tqdm
 
-from .input_documents import Window
+from .input_documents import SentenceWindow
 from .shards import Maker
 
 
-def in_workers(maker: Maker, windows: Iterable[Window], bar: tqdm, device: str | None = None) -> None:
+def in_workers(maker: Maker, windows: Iterable[SentenceWindow], bar: tqdm, device: str | None = None) -> None:
     """Makes the shards of windows on the cluster that Ray finds, or on a new one that ends with this process.
 
     Args:
@@ -62,7 +62,7 @@ class _Worker:
     def __init__(self, shared: list[Any], device: str) -> None:
         self._maker: Maker = ray.get(shared[0])
         self._maker.model.to(device)
-        self._maker.shards.look()
+        self._maker.shards.check_job()
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         window = pickle.loads(batch["window"][0].as_py())  # `in_workers` made this pickle

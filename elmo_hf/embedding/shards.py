@@ -24,8 +24,9 @@ A shard is whole if it has the size that its entry records, and on a disk also t
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -34,17 +35,17 @@ import numpy as np
 from tqdm import tqdm
 
 from ..disk.checksums import sum_lines
-from ..disk.whole_files import leftover, named_if_full, only_writer, publish, refuse_existing
+from ..disk.whole_files import leftover, move_into_place, named_if_full, only_writer, refuse_existing
 from ..model.modeling_elmo import ElmoModel
 from ..model.tokenization_elmo import ElmoTokenizer
 from ..text.first_look import Count, is_blank, raw_texts
 from ..text.sentences import Protein, Sentence, storable
-from .input_documents import Documents, Window
+from .input_documents import Documents, Line, SentenceWindow
 from .processes import Alone
 from .shard_files import INDEX, JOB, SHARD_SUMS, checksum_of, entry_name, name_in_list
 from .stores import Folder, is_url
 from .vector_files import WRITERS, Record, read_chunk, write_chunk
-from .window_vectors import BATCH_WORDS, Arrays, Selection, embed_window
+from .window_vectors import BATCH_POSITIONS, Arrays, Selection, embed_window
 
 if TYPE_CHECKING:
     from accelerate import PartialState
@@ -53,8 +54,11 @@ logger = logging.getLogger(__name__)
 
 # Formats of shards.
 FORMATS = ("parquet", "safetensors", "npz", "hdf5")
-# The approximate bytes of a shard if words have 5 letters, and its most characters, which limit the work at risk.
-SHARD_BYTES, SHARD_CHARACTERS = 1 << 27, 1_000_000
+# The approximate bytes of a shard's vectors, and the characters of a word in that estimate: 5 letters and a blank.
+SHARD_BYTES = 1 << 27
+CHARACTERS_PER_WORD = 6
+# The most characters of a shard, which limit the work at risk.
+SHARD_CHARACTERS = 1_000_000
 # The characters of a chunk, about 17,000 words of English.
 CHUNK_CHARACTERS = 100_000
 
@@ -77,11 +81,41 @@ class Maker(NamedTuple):
     batch_words: int
     shards: "Shards"
 
-    def __call__(self, window: Window, bar: tqdm | None = None) -> None:
+    def __call__(self, window: SentenceWindow, bar: tqdm | None = None) -> None:
         """Makes the shard of a window; the bar counts sentences."""
-        texts = window.sentences
-        arrays = embed_window(self.model, self.tokenizer, texts, self.selection, self.batch_words, bar, window.first)
-        self.shards.write(window, arrays)
+        arrays_by_row: dict[int, Arrays] = {}
+        vectors = embed_window(
+            self.model, self.tokenizer, window.sentences, self.selection, self.batch_words, window.first
+        )
+        for row, arrays in vectors:
+            arrays_by_row[row] = {name: _copy_of_part(array) for name, array in arrays.items()}
+            if bar is not None:
+                bar.update()
+        self.shards.write(window, arrays_by_row)
+
+
+@dataclass(frozen=True)
+class EmbeddingOptions:
+    """How documents are embedded, besides what is kept of a sentence.
+
+    Attributes:
+        shard_format: the format of a folder's shards, one of `FORMATS`.
+        batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
+        window_characters: characters of a shard; None: about `SHARD_BYTES` of vectors, for a file `CHUNK_CHARACTERS`.
+        processes: those that share the work and call `embed_documents` with the same arguments.
+        make_shards: a function that makes the shards of windows, in any order; None: this process makes them one by
+            one.
+        show_progress: whether to show a bar of the first process's sentences.
+        look: a function that is called with the raw texts among the first sentences.
+    """
+
+    shard_format: str = "parquet"
+    batch_words: int = BATCH_POSITIONS
+    window_characters: int | None = None
+    processes: "Alone | PartialState" = field(default_factory=Alone)
+    make_shards: Callable[[Maker, Iterable[SentenceWindow], tqdm], None] | None = None
+    show_progress: bool = False
+    look: Callable[[list[str]], None] | None = None
 
 
 def embed_documents(
@@ -90,14 +124,7 @@ def embed_documents(
     documents: Documents,
     output: str,
     selection: Selection,
-    *,
-    shard_format: str = "parquet",
-    batch_words: int = BATCH_WORDS,
-    window_characters: int | None = None,
-    processes: "Alone | PartialState | None" = None,
-    make: Callable[[Maker, Iterable[Window], tqdm], None] | None = None,
-    show_progress: bool = False,
-    look: Callable[[list[str]], None] = lambda texts: None,
+    options: EmbeddingOptions | None = None,
 ) -> Count:
     """Embeds every sentence of documents, or the rest that an interrupted run left.
 
@@ -108,13 +135,7 @@ def embed_documents(
         output: a folder (see `is_folder`) that is new, empty, or has shards of the same job; or a new file on a disk,
             whose suffix is a key of `WRITERS`.
         selection: the vectors to keep of a sentence.
-        shard_format: the format of a folder's shards, one of `FORMATS`.
-        batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
-        window_characters: characters of a shard; None: about `SHARD_BYTES` of vectors, for a file `CHUNK_CHARACTERS`.
-        processes: those that share the work and call this function with the same arguments; None: only this process.
-        make: a function that makes the shards of windows, in any order; None: this process makes them one by one.
-        show_progress: shows a bar of the first process's sentences.
-        look: a function that is called with the raw texts among the first sentences.
+        options: everything else; None: the defaults.
 
     Returns:
         the number of sentences, and of blank ones among them.
@@ -126,49 +147,95 @@ def embed_documents(
         FileExistsError: if the file exists, or the folder holds other files.
         OSError: if there is no room on the disk; and other errors, if a store cannot be reached.
     """
-    processes = processes or Alone()
+    if options is None:
+        options = EmbeddingOptions()
+    processes = options.processes
+    shards, characters = _plan_shards(model, tokenizer, documents, output, selection, options)
+    windows = documents.windows(characters)
+    num_readers = processes.num_processes
+    if documents.stream is not None:  # standard input cannot be shared, so the first process does all
+        num_readers = 1
+        if not processes.is_main_process:
+            windows = iter(())
+    with ExitStack() as stack:
+        if processes.is_main_process:
+            is_new = shards.begin(stack)
+            first = list(islice(windows, 1))  # reads first: if that fails, nothing is written
+            if not first and is_new:
+                raise ValueError(f"there are no sentences in {', '.join(documents.names) or output:.200}.")
+            if options.look is not None:
+                options.look(raw_texts(chain.from_iterable(window.sentences for window in first)))
+            windows = chain(first, windows)
+            if is_new:
+                shards.record_job()
+        processes.wait_for_everyone()
+        shards.check_job()
+        shows_bar = options.show_progress and processes.is_main_process
+        with tqdm(unit=" sentences", disable=not shows_bar) as bar:
+            maker = Maker(model.eval(), tokenizer, selection, options.batch_words, shards)
+            missing = shards.missing(windows, processes.process_index, num_readers)
+            make_shards = _make_one_by_one if options.make_shards is None else options.make_shards
+            make_shards(maker, missing, bar)
+        processes.wait_for_everyone()
+        if processes.is_main_process:
+            shards.finish()
+    return shards.count
+
+
+def _make_one_by_one(maker: Maker, windows: Iterable[SentenceWindow], bar: tqdm) -> None:
+    for window in windows:
+        maker(window, bar)
+
+
+def _plan_shards(
+    model: ElmoModel,
+    tokenizer: ElmoTokenizer,
+    documents: Documents,
+    output: str,
+    selection: Selection,
+    options: EmbeddingOptions,
+) -> tuple["Shards", int]:
+    """The shards of an output, of which nothing is written yet, and the characters of a shard."""
     file = None if is_folder(output) else Path(output)
-    suffix = f".{shard_format}" if file is None else file.suffix.lower()
+    suffix = f".{options.shard_format}" if file is None else file.suffix.lower()
     if suffix not in WRITERS or (file is not None and is_url(output)):
         raise ValueError(
             "vectors are written to a new folder, DIR/, or on this disk to a new file whose suffix is one of "
             f"{', '.join(WRITERS)}, found {output}."
         )
     selection.check(suffix)
-    by_bytes = 6 * SHARD_BYTES // selection.bytes_per_word(model)
-    characters = window_characters or (CHUNK_CHARACTERS if file else min(SHARD_CHARACTERS, by_bytes))
-    job: dict[str, Any] = {} if documents.protein_names is None else documents.protein_names.job()
-    job |= selection.job(model, tokenizer) | {"split_into_words": documents.split_into_words}
-    job |= {"format": "chunk" if file else shard_format, "shard_characters": characters}
-    shards = Shards(Folder(f"{output}.partial" if file else output), job, file)
-    windows = documents.windows(characters)
-    index, count = processes.process_index, processes.num_processes
-    if documents.stream is not None:  # standard input cannot be shared, so the first process does all
-        windows, count = windows if processes.is_main_process else iter(()), 1
-    with ExitStack() as stack:
-        if processes.is_main_process:
-            is_new = shards.begin(stack)
-            first = [*islice(windows, 1)]  # reads first: if that fails, nothing is written
-            if not first and is_new:
-                raise ValueError(f"there are no sentences in {', '.join(documents.names) or output:.200}.")
-            look(raw_texts(chain.from_iterable(window.sentences for window in first)))
-            windows = chain(first, windows)
-            if is_new:
-                shards.record_job()
-        processes.wait_for_everyone()
-        shards.look()
-        with tqdm(unit=" sentences", disable=not (show_progress and processes.is_main_process)) as bar:
-            maker = Maker(model.eval(), tokenizer, selection, batch_words, shards)
-            missing = shards.missing(windows, index, count)
-            if make is not None:
-                make(maker, missing, bar)
-            else:
-                for window in missing:
-                    maker(window, bar)
-        processes.wait_for_everyone()
-        if processes.is_main_process:
-            shards.finish()
-    return shards.count
+    if options.window_characters is not None:
+        characters = options.window_characters
+    elif file is not None:
+        characters = CHUNK_CHARACTERS
+    else:
+        by_bytes = CHARACTERS_PER_WORD * SHARD_BYTES // selection.bytes_per_word(model)
+        characters = min(SHARD_CHARACTERS, by_bytes)
+    job: dict[str, Any] = {}
+    if documents.protein_names is not None:
+        job |= documents.protein_names.job()
+    job |= selection.job(model, tokenizer)
+    job["split_into_words"] = documents.split_into_words
+    job["format"] = options.shard_format if file is None else "chunk"
+    job["shard_characters"] = characters
+    folder = Folder(output if file is None else f"{output}.partial")
+    return Shards(folder, job, file), characters
+
+
+class Span(NamedTuple):
+    """Consecutive sentences of one document in a window."""
+
+    document: str
+    first: int  # the number of the first sentence in its document, from 0
+    rows: int  # how many sentences
+
+
+class WindowRecord(NamedTuple):
+    """What is known of a window after it was read; its sentences are not kept."""
+
+    digest: str  # of the job and the sentences
+    first: int  # the number of sentences before the window
+    spans: list[Span]
 
 
 class Shards:
@@ -180,11 +247,13 @@ class Shards:
 
     def __init__(self, folder: Folder, job: dict[str, Any], file: Path | None) -> None:
         """Writes nothing yet; the shards are joined in `file` if there is one."""
-        self._folder, self._job, self._file = folder, json.dumps(job, indent=1), file
+        self._folder = folder
+        self._job = json.dumps(job, indent=1)
+        self._file = file
         self._joined: Path | None = None  # where the single file is written
         self._suffix = f".{job['format']}"
         self._sizes: dict[str, int] = {}
-        self._windows: list[tuple[str, int, list[list[Any]]]] = []  # digest, first sentence and spans of each
+        self._windows: list[WindowRecord] = []
         self.count = Count(0, 0)
 
     def begin(self, stack: ExitStack) -> bool:
@@ -193,7 +262,7 @@ class Shards:
         Returns:
             whether there are no shards yet.
         """
-        place = self._file or self._folder.disk
+        place = self._folder.disk if self._file is None else self._file
         if place is not None:
             if self._file is None:
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -211,11 +280,12 @@ class Shards:
         with self._folder.new(JOB) as path:
             path.write_text(self._job, encoding="utf-8")
 
-    def look(self) -> None:
+    def check_job(self) -> None:
         """Lists the files that exist, which must be of this job."""
         self._sizes = self._folder.sizes()
         recorded = self._folder.read([JOB])[0].decode(errors="replace")
-        lines, recorded_lines = self._job.splitlines(), recorded.splitlines()
+        lines = self._job.splitlines()
+        recorded_lines = recorded.splitlines()
         other = " ".join(line for line in lines if line not in recorded_lines)
         beyond = " ".join(line for line in recorded_lines if line not in lines)
         if other or beyond:
@@ -225,79 +295,92 @@ class Shards:
                 "folder to start again."
             )
 
-    def missing(self, windows: Iterable[Window], index: int, count: int) -> Iterator[Window]:
+    def missing(self, windows: Iterable[SentenceWindow], index: int, count: int) -> Iterator[SentenceWindow]:
         """Gives each window that process `index` of `count` is to compute."""
         for window in windows:
             window = window._replace(digest=self._digest(window))
             if window.number % count == index and not self._has(window.number, window.digest):
                 yield window
-            self._windows.append((window.digest, window.first, _spans(window)))
+            self._windows.append(WindowRecord(window.digest, window.first, _spans(window)))
             num_blank = self.count.blank + sum(map(is_blank, window.sentences))
             self.count = Count(self.count.sentences + len(window.lines), num_blank)
 
     def _has(self, number: int, digest: str) -> bool:
         """Whether a window's shard exists and is whole; prints a note if it is damaged."""
-        shard, entry = self._shard(number), entry_name(number)
+        shard = self._shard(number)
+        entry = entry_name(number)
         if shard not in self._sizes or entry not in self._sizes:
             return False
-        checksum, size = self._facts(self._folder.read([entry])[0], number, digest)
+        checksum, size = self._read_entry(self._folder.read([entry])[0], number, digest)
         disk = self._folder.disk
         if size == str(self._sizes[shard]) and (disk is None or checksum == _checksum_of(disk / shard)):
             return True
         logger.warning("%s/%s is damaged; it is computed again.", self._folder.name, shard)
         return False
 
-    def _facts(self, entry: bytes, number: int, digest: str) -> list[str]:
-        """The checksum and the size of a shard from its entry; two empty values if the entry is damaged."""
-        found = entry.decode(errors="replace").split()
-        if len(found) != 3:
-            return ["", ""]
-        if found[0] != digest:
-            self._refuse(self._shard(number))
-        return found[1:]
+    def _read_entry(self, entry: bytes, number: int, digest: str) -> tuple[str, str]:
+        """The checksum and the size of a shard from its entry; two empty strings if the entry is damaged."""
+        fields = entry.decode(errors="replace").split()
+        if len(fields) != 3:
+            return "", ""
+        entry_digest, checksum, size = fields
+        if entry_digest != digest:
+            self._refuse_shard(self._shard(number))
+        return checksum, size
 
-    def _refuse(self, shard: str) -> NoReturn:
+    def _refuse_shard(self, shard: str) -> NoReturn:
         raise ValueError(
             f"the input changed: {self._folder.name}/{shard} holds other sentences, or its proteins have other names. "
             "Restore the input, choose another output, or delete that folder to start again."
         )
 
-    def write(self, window: Window, arrays: Iterator[tuple[int, Arrays]]) -> None:
+    def write(self, window: SentenceWindow, arrays_by_row: Mapping[int, Arrays]) -> None:
         """Writes a window's shard, then its entry.
 
         Args:
             window: its sentences.
-            arrays: the place in the window and the arrays of each sentence, in any order.
+            arrays_by_row: the arrays of each sentence by its place in the window.
         """
-        by_row = {row: {name: _alone(array) for name, array in each.items()} for row, each in arrays}
-        rows = zip(window.sentences, window.lines, strict=True)
-        records = (
-            Record(window.first + row, storable(_shown(sentence)), by_row[row], line, isinstance(sentence, Protein))
-            for row, (sentence, line) in enumerate(rows)
-        )
+        write_records = WRITERS.get(self._suffix, write_chunk)
         with self._folder.new(self._shard(window.number)) as path:
-            WRITERS.get(self._suffix, write_chunk)(path, records)
-            facts = window.digest, _checksum_of(path), str(path.stat().st_size)
+            write_records(path, _records_of_window(window, arrays_by_row))
+            checksum = _checksum_of(path)
+            size = path.stat().st_size
         with self._folder.new(entry_name(window.number)) as path:
-            path.write_text(" ".join(facts) + "\n", encoding="ascii")
+            path.write_text(f"{window.digest} {checksum} {size}\n", encoding="ascii")
 
     def finish(self) -> None:
         """Writes the index and the checksums; or joins the shards in the single file, under another name at first."""
-        known = {self._shard(number) for number in range(len(self._windows))}
-        if beyond := sorted(name for name in self._sizes if name.startswith("part-") and name not in known):
-            self._refuse(beyond[0])
+        shards = {self._shard(number) for number in range(len(self._windows))}
+        beyond = sorted(name for name in self._sizes if name.startswith("part-") and name not in shards)
+        if beyond:
+            self._refuse_shard(beyond[0])
         self._folder.remove_leftovers()
         entries = self._folder.read([entry_name(number) for number in range(len(self._windows))])
-        if self._file is not None and self._joined is not None and self._folder.disk is not None:
-            WRITERS[self._file.suffix.lower()](self._joined, self._records(self._folder.disk, entries))
-            publish(self._joined, self._file)
-            with leftover(self._folder.disk):
-                self._folder.disk.replace(self._joined)  # removed here, or by a later process if this one is killed
-            return
-        content = {JOB: self._folder.read([JOB])[0], INDEX: "".join(self._index(entries)).encode()}
-        content |= {entry_name(number): entry for number, entry in enumerate(entries)}
-        self._renew(INDEX, content[INDEX])
-        digests = {name_in_list(name): hashlib.sha256(data).hexdigest() for name, data in content.items()}
+        if self._file is None:
+            self._write_index(entries)
+        else:
+            self._join(self._file, entries)
+
+    def _join(self, file: Path, entries: Sequence[bytes]) -> None:
+        """Joins the shards in the single file, and removes their folder."""
+        folder, joined = self._folder.disk, self._joined
+        assert folder is not None, "The shards of a single file are on a disk."
+        assert joined is not None, "`begin` names the place where the single file is written."
+        write_records = WRITERS[file.suffix.lower()]
+        write_records(joined, self._all_records(folder, entries))
+        move_into_place(joined, file)
+        with leftover(folder):
+            folder.replace(joined)  # removed here, or by a later process if this one is killed
+
+    def _write_index(self, entries: Sequence[bytes]) -> None:
+        """Writes the index of a folder of shards, and the checksums of its files without vectors."""
+        index = "".join(self._index_lines(entries)).encode()
+        self._renew(INDEX, index)
+        contents = {JOB: self._folder.read([JOB])[0], INDEX: index}
+        for number, entry in enumerate(entries):
+            contents[entry_name(number)] = entry
+        digests = {name_in_list(name): hashlib.sha256(content).hexdigest() for name, content in contents.items()}
         self._renew(SHARD_SUMS, sum_lines(digests).encode())
 
     def _renew(self, name: str, content: bytes) -> None:
@@ -306,62 +389,89 @@ class Shards:
             with self._folder.new(name) as path:
                 path.write_bytes(content)
 
-    def _records(self, disk: Path, entries: Sequence[bytes]) -> Iterator[Record]:
-        """All sentences."""
+    def _all_records(self, folder: Path, entries: Sequence[bytes]) -> Iterator[Record]:
+        """The records of all windows, read from their chunks."""
         for number, _ in enumerate(self._checksums(entries)):
-            _, first, spans = self._windows[number]
-            lines = ((document, index + row) for document, index, rows in spans for row in range(rows))
-            yield from read_chunk(disk / self._shard(number), first, lines)
+            window = self._windows[number]
+            yield from read_chunk(folder / self._shard(number), window.first, _lines_of(window.spans))
 
-    def _index(self, entries: Sequence[bytes]) -> Iterator[str]:
+    def _index_lines(self, entries: Sequence[bytes]) -> Iterator[str]:
         """A line for each document, or part of a document, in each shard."""
         for number, checksum in enumerate(self._checksums(entries)):
-            _, first, spans = self._windows[number]
+            window = self._windows[number]
             row = 0
-            for document, index, rows in spans:
-                line = {"shard": self._shard(number), "row": row, "rows": rows, "document": document, "index": index}
-                yield json.dumps(line | {"number": first + row, "checksum": checksum}) + "\n"
-                row += rows
+            for span in window.spans:
+                facts = {
+                    "shard": self._shard(number),
+                    "row": row,
+                    "rows": span.rows,
+                    "document": span.document,
+                    "index": span.first,
+                    "number": window.first + row,
+                    "checksum": checksum,
+                }
+                yield json.dumps(facts) + "\n"
+                row += span.rows
 
     def _checksums(self, entries: Sequence[bytes]) -> Iterator[str]:
         """The checksum of each shard, whether this process, another one or an earlier run wrote its entry."""
-        for number, (entry, (digest, _, _)) in enumerate(zip(entries, self._windows, strict=True)):
-            checksum, _ = self._facts(entry, number, digest)
+        for number, (entry, window) in enumerate(zip(entries, self._windows, strict=True)):
+            checksum, _ = self._read_entry(entry, number, window.digest)
             shard = f"{self._folder.name}/{self._shard(number)}"
             if not checksum or (self._file is not None and checksum != _checksum_of(Path(shard))):
                 raise ValueError(f"{shard} was damaged while the run went on; give the same command again.")
             yield checksum
 
-    def _digest(self, window: Window) -> str:
+    def _digest(self, window: SentenceWindow) -> str:
         """The digest of the job, of a window's sentences and of their places."""
         digest = hashlib.sha256((self._job + json.dumps(_spans(window))).encode())
         for sentence in window.sentences:
             # Shards of earlier versions have other keys, so proteins are not digested as they were there.
             named = {"name": sentence.name, "residues": sentence} if isinstance(sentence, Protein) else sentence
-            digest.update(json.dumps(named).encode() + b"\n")
+            digest.update(json.dumps(named).encode())
+            digest.update(b"\n")
         return digest.hexdigest()
 
     def _shard(self, number: int) -> str:
         return f"part-{number:05d}{self._suffix}"
 
 
-def _alone(array: np.ndarray) -> np.ndarray:
+def _copy_of_part(array: np.ndarray) -> np.ndarray:
     """Copies a part of a batch, because a view would keep the whole batch; a long text is a whole batch."""
     is_most = array.flags.c_contiguous and array.base is not None and 2 * array.nbytes > array.base.nbytes
     return array if is_most else array.copy()
 
 
-def _shown(sentence: Sentence) -> str:
+def _records_of_window(window: SentenceWindow, arrays_by_row: Mapping[int, Arrays]) -> Iterator[Record]:
+    """The records of a window's sentences, in their order."""
+    for row, (sentence, line) in enumerate(zip(window.sentences, window.lines, strict=True)):
+        text = storable(_text_of(sentence))
+        is_protein = isinstance(sentence, Protein)
+        yield Record(window.first + row, text, arrays_by_row[row], line, is_protein)
+
+
+def _text_of(sentence: Sentence) -> str:
     """The string that stands for a sentence in a file: its text, or the name of a protein."""
     if isinstance(sentence, Protein):
         return sentence.name
     return sentence if isinstance(sentence, str) else " ".join(sentence)
 
 
-def _spans(window: Window) -> list[list[Any]]:
-    """For each document in a window: its name, its first sentence there, and the number of sentences."""
-    parts = ([*lines] for _, lines in groupby(window.lines, key=lambda line: line[0]))
-    return [[*lines[0], len(lines)] for lines in parts]
+def _spans(window: SentenceWindow) -> list[Span]:
+    """The parts of a window by their documents."""
+    spans = []
+    for document, group in groupby(window.lines, key=lambda line: line[0]):
+        lines = list(group)
+        _, first = lines[0]
+        spans.append(Span(document, first, len(lines)))
+    return spans
+
+
+def _lines_of(spans: Iterable[Span]) -> Iterator[Line]:
+    """The place of each sentence of a window, from its spans."""
+    for document, first, rows in spans:
+        for row in range(rows):
+            yield document, first + row
 
 
 def _checksum_of(path: Path) -> str:

@@ -12,6 +12,7 @@ Glossary: N words, D numbers of a vector, P projection.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,7 +26,8 @@ from ..model.tokenization_elmo import ElmoTokenizer
 from ..text.formats import Format
 from ..text.sentences import read_sentences, storable
 
-BATCH = 256
+# Words that run through the model at a time.
+BATCH_SIZE = 256
 
 
 class WordList(NamedTuple):
@@ -46,13 +48,16 @@ def read_words(path: Path, encoding: str = "utf-8", input_format: Format | None 
     words: dict[str, None] = {}
     num_blank = num_repeated = 0
     for sentence in read_sentences(path, encoding=encoding, input_format=input_format):
-        for word in [sentence] if isinstance(sentence, str) else sentence:
-            word = storable(word.strip())
-            num_blank += not word
-            num_repeated += word in words
-            if word:
+        sentence_words = [sentence] if isinstance(sentence, str) else sentence
+        for sentence_word in sentence_words:
+            word = storable(sentence_word.strip())
+            if not word:
+                num_blank += 1
+            elif word in words:
+                num_repeated += 1
+            else:
                 words[word] = None
-    return WordList([*words], num_blank, num_repeated)
+    return WordList(list(words), num_blank, num_repeated)
 
 
 def word_vectors(
@@ -70,7 +75,7 @@ def word_vectors(
     Raises:
         ValueError: if there is no such layer.
     """
-    return np.concatenate([*_blocks(model, tokenizer, words, layer, show_progress)])
+    return np.concatenate(list(_vectors_by_batch(model, tokenizer, words, layer, show_progress)))
 
 
 def write_word_vectors(
@@ -106,15 +111,16 @@ def write_word_vectors(
                 f"a word must not have blanks, because blanks separate the numbers of its vector, found {word[:80]!r}; "
                 "join its parts (New_York), or leave it out."
             )
-    rest = iter(words)
+    words_to_write = iter(words)
     size = 0
     with new_file(output) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
-        for block in _blocks(model, tokenizer, words, layer, show_progress):
+        for vectors in _vectors_by_batch(model, tokenizer, words, layer, show_progress):
             if header and size == 0:
-                file.write(f"{len(words)} {block.shape[1]}\n")
-            size = block.shape[1]
-            for vector in block.tolist():
-                file.write(" ".join([next(rest), *(f"{number:.6g}" for number in vector)]) + "\n")
+                file.write(f"{len(words)} {vectors.shape[1]}\n")
+            size = vectors.shape[1]
+            for vector in vectors.tolist():
+                numbers = " ".join(f"{number:.6g}" for number in vector)
+                file.write(f"{next(words_to_write)} {numbers}\n")
     return size
 
 
@@ -130,29 +136,33 @@ def nearest_words(
         count: how many words to return at most.
         but: words to leave out, such as the one that `vector` belongs to.
     """
-    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(vector)
-    cosines = vectors @ vector / np.maximum(lengths, np.finfo(np.float32).tiny)
-    order = (index for index in np.argsort(-cosines, kind="stable") if words[index] not in but)
-    return [(words[index], float(cosines[index])) for index, _ in zip(order, range(count), strict=False)]
+    products_of_lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(vector)
+    cosines = vectors @ vector / np.maximum(products_of_lengths, np.finfo(np.float32).tiny)
+    indices = (index for index in np.argsort(-cosines, kind="stable") if words[index] not in but)
+    return [(words[index], float(cosines[index])) for index in islice(indices, count)]
 
 
 @torch.inference_mode()
-def _blocks(
+def _vectors_by_batch(
     model: ElmoModel, tokenizer: ElmoTokenizer, words: Sequence[str], layer: str, show_progress: bool
 ) -> Iterator[np.ndarray]:
+    """The vectors `(n, D)` of the next words; errors are those of `word_vectors`."""
     num_layers = model.config.num_hidden_layers
-    if layer not in ("token", "mix", *map(str, range(1, num_layers + 1))):
+    layer_numbers = [str(number) for number in range(1, num_layers + 1)]
+    if layer not in ("token", "mix", *layer_numbers):
         raise ValueError(f"`layer` must be token, mix or a number from 1 to {num_layers}, found {layer!r}.")
     place = tokenizer.num_special_tokens_to_add() // 2
     with tqdm(total=len(words), unit=" words", disable=not show_progress) as bar:
-        for start in range(0, len(words), BATCH):
-            batch = [[word] for word in words[start : start + BATCH]]
+        for start in range(0, len(words), BATCH_SIZE):
+            batch = [[word] for word in words[start : start + BATCH_SIZE]]
             inputs = tokenizer(batch, is_split_into_words=True, return_tensors="pt").to(model.device)
             if layer == "token":
-                vectors = model.embed_words(inputs["input_ids"][:, place : place + 1])[0][:, 0]
+                token_vectors, _ = model.embed_words(inputs["input_ids"][:, place : place + 1])
+                vectors = token_vectors[:, 0]
+            elif layer == "mix":
+                vectors = model(**inputs).last_hidden_state[:, place]
             else:
                 output = model(**inputs, output_hidden_states=True)
-                layers = output.last_hidden_state if layer == "mix" else output.hidden_states[int(layer)]
-                vectors = layers[:, place]
+                vectors = output.hidden_states[int(layer)][:, place]
             yield vectors.float().cpu().numpy()
             bar.update(len(batch))

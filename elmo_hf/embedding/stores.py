@@ -6,7 +6,7 @@ system's temporary files, then uploaded whole or not at all. Errors are those of
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from glob import has_magic
 from itertools import takewhile
@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NamedTuple
 from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
-from ..disk.whole_files import leftover, publish
+from ..disk.whole_files import leftover, move_into_place
 
 
 def is_url(name: str) -> bool:
@@ -49,17 +49,19 @@ class InputFile(NamedTuple):
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
         """Opens the file to read its bytes."""
-        store, path = _store(self.address)
         if self.stream is not None:
             return io.BufferedReader(self.stream)
+        store, path = _store(self.address)
         if _is_pipe(store, path):
             return open(path, "rb")
         return io.BufferedReader(store.open(path, mode))
 
     def version(self) -> str:
         """A string that changes when the file is changed or replaced; empty for standard input and pipes."""
+        if self.stream is not None:
+            return ""
         store, path = _store(self.address)
-        if self.stream is not None or _is_pipe(store, path):
+        if _is_pipe(store, path):
             return ""
         store.invalidate_cache()
         return store.ukey(path)
@@ -70,7 +72,7 @@ class Folder:
 
     def __init__(self, name: str) -> None:
         """Names a folder, which need not exist."""
-        self.name = name.rstrip("/") or "/"
+        self.name = _without_slash(name)
         self._store, self._root = _store(self.name)
         self.disk = Path(self._root) if "file" in self._store.protocol else None
 
@@ -80,14 +82,20 @@ class Folder:
         Files whose names begin with a dot are left out: another process is writing them and may rename them.
         """
         self._store.invalidate_cache()
-        found = self._store.find(self._root, maxdepth=2, detail=True)
-        sizes = {path[len(self._root) :].lstrip("/"): facts["size"] for path, facts in found.items()}
-        return {name: size for name, size in sizes.items() if PurePosixPath(name).name[:1] not in ("", ".")}
+        sizes = {}
+        for path, facts in self._store.find(self._root, maxdepth=2, detail=True).items():
+            name = path[len(self._root) :].lstrip("/")
+            if name and not PurePosixPath(name).name.startswith("."):
+                sizes[name] = facts["size"]
+        return sizes
 
     def read(self, names: list[str]) -> list[bytes]:
         """The contents of files, in the order of their names."""
-        found = self._store.cat([f"{self._root}/{name}" for name in names]) if names else {}
-        return [found[f"{self._root}/{name}"] for name in names]
+        if not names:
+            return []
+        paths = [f"{self._root}/{name}" for name in names]
+        contents = self._store.cat(paths)
+        return [contents[path] for path in paths]
 
     def open(self, name: str) -> BinaryIO:
         """Opens a file to read its bytes."""
@@ -107,14 +115,16 @@ class Folder:
         written = path.with_name(f".{path.name}.new-{os.getpid()}")
         try:
             yield written
-            publish(written, path)
+            move_into_place(written, path)
         finally:
             with leftover(written):
                 written.unlink(missing_ok=True)
 
     def remove_leftovers(self) -> None:
         """Removes the files that killed processes left half written on a disk; no other process may be writing."""
-        for path in () if self.disk is None else self.disk.rglob(".*.new-*"):
+        if self.disk is None:
+            return
+        for path in self.disk.rglob(".*.new-*"):
             path.unlink()
 
 
@@ -126,22 +136,31 @@ def find_files(source: str) -> list[str]:
     Raises:
         FileNotFoundError: if there is none.
     """
-    store, path = _store(source)
     if is_file(source):
         return [source]
-    is_folder = store.isdir(path)
-    found = store.find(path) if is_folder else store.glob(path) if has_magic(path) else []
-    parts = PurePosixPath(path).parts
-    depth = len(parts) if is_folder else len([*takewhile(lambda part: not has_magic(part), parts)])
-    hidden = "._" if is_folder else "."
-    names = [
-        _like(source, each, store)
-        for each in found
-        if not any(part[0] in hidden for part in PurePosixPath(each).parts[depth:]) and store.isfile(each)
-    ]
-    if not names:
+    store, path = _store(source)
+    if store.isdir(path):
+        paths = _visible_files(store, store.find(path), path, marks_of_hidden=(".", "_"))
+    elif has_magic(path):
+        plain_parts = takewhile(lambda part: not has_magic(part), PurePosixPath(path).parts)
+        paths = _visible_files(store, store.glob(path), str(PurePosixPath(*plain_parts)), marks_of_hidden=(".",))
+    else:
+        paths = []
+    if not paths:
         raise FileNotFoundError(f"there is no file {source}; no folder or pattern of this name has files either.")
-    return sorted(names)
+    return sorted(_like(source, path, store) for path in paths)
+
+
+def _visible_files(store: Any, paths: Iterable[str], root: str, marks_of_hidden: tuple[str, ...]) -> list[str]:
+    """The files among paths below a folder, `root`, without those of which a part from there on begins with a mark."""
+    depth = len(PurePosixPath(root).parts)
+    files = []
+    for path in paths:
+        parts = PurePosixPath(path).parts[depth:]
+        is_hidden = any(part.startswith(marks_of_hidden) for part in parts)
+        if not is_hidden and store.isfile(path):
+            files.append(path)
+    return files
 
 
 def place_of(name: str) -> str:
@@ -161,13 +180,19 @@ def _like(source: str, path: str, store: Any) -> str:
 
 def _is_pipe(store: Any, path: str) -> bool:
     """Whether a path on this disk is neither a file nor a folder, but can be read, such as `/dev/fd/63`."""
-    is_local = isinstance(store, LocalFileSystem)
-    return is_local and os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+    if not isinstance(store, LocalFileSystem) or not os.path.exists(path):
+        return False
+    return not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def _store(name: str) -> tuple[Any, str]:
     """The file system that has a file or folder, and its path there."""
     if not is_url(name):
         return LocalFileSystem(), os.path.abspath(name)
-    # A bare protocol, such as `memory://`, is the root of its store.
-    return url_to_fs(name.rstrip("/") if name.rstrip("/").rpartition("://")[2] else name)
+    return url_to_fs(_without_slash(name))
+
+
+def _without_slash(name: str) -> str:
+    """A name without slashes at its end; that of a root, such as `/` or `memory://`, stays."""
+    protocol, separator, path = name.rpartition("://")
+    return protocol + separator + (path.rstrip("/") or path[:1])

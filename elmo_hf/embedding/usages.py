@@ -57,21 +57,25 @@ def find_usages(
         OSError: if a document cannot be opened.
     """
     word = ChosenWords(re.compile("|".join(map(re.escape, forms)), re.IGNORECASE))
-    read = iter(tqdm(documents.read(), unit=" sentences"))
-    first = list(islice(read, LOOKED_AT))
-    look(raw_texts(text for _, text in first))
-    split = ((line, tokenizer.tokenize(text) if isinstance(text, str) else text) for line, text in chain(first, read))
-    found = [(line, words) for line, words in split if len(word.positions(words))]
-    if not found:
+    lines = iter(tqdm(documents.read(), unit=" sentences"))
+    first = list(islice(lines, LOOKED_AT))
+    look(raw_texts(sentence for _, sentence in first))
+    texts = []  # the place and the words of each sentence with a usage
+    for line, sentence in chain(first, lines):
+        words = tokenizer.tokenize(sentence) if isinstance(sentence, str) else sentence
+        if len(word.positions(words)) > 0:
+            texts.append((line, words))
+    if not texts:
         raise ValueError(f"{', '.join(documents.names)}: no word is {' or '.join(forms)}, as the tokenizer splits it.")
-    if len(found) > most:
-        found = [found[len(found) * number // most] for number in range(most)]
-    texts = [words for _, words in found]
-    arrays = dict(embed_window(model, tokenizer, texts, Selection(VIEWS, words=word)))
+    if len(texts) > most:
+        texts = [texts[len(texts) * number // most] for number in range(most)]
+    selection = Selection(VIEWS, words=word)
+    arrays = dict(embed_window(model, tokenizer, [words for _, words in texts], selection))
     usages = []
-    for row, ((document, sentence), words) in enumerate(found):
+    for row, ((document, number), words) in enumerate(texts):
         for place in arrays[row]["positions"].tolist():
-            before, after = (storable(" ".join(part)) for part in (words[:place], words[place + 1 :]))
-            usages.append(Usage(storable(document), sentence, place + 1, before, storable(words[place]), after))
-    vectors = np.concatenate([arrays[row]["vectors"] for row in range(len(found))], axis=1)
+            before = storable(" ".join(words[:place]))
+            after = storable(" ".join(words[place + 1 :]))
+            usages.append(Usage(storable(document), number, place + 1, before, storable(words[place]), after))
+    vectors = np.concatenate([arrays[row]["vectors"] for row in range(len(texts))], axis=1)
     return usages, vectors.astype(np.float64)

@@ -35,7 +35,8 @@ from ..text.sentences import storable
 
 ROWS_PER_GROUP = 256
 # A header of safetensors has at most 100 MB, and the entry of a tensor, with all its digits, below 100 bytes.
-MOST_TENSORS, ENTRY_BYTES = 1_000_000, 100
+MOST_TENSORS = 1_000_000
+ENTRY_BYTES = 100
 # The arrays of a sentence, and the ending of their names after its number.
 SUFFIXES = {"vectors": "", "scales": ".scales", "positions": ".positions"}
 
@@ -57,7 +58,7 @@ class Record:
 
     def named(self, key: str) -> dict[str, np.ndarray]:
         """The arrays of numbers by their names in a file, which begin with a key."""
-        return {f"{key}{end}": self.arrays[name] for name, end in SUFFIXES.items() if name in self.arrays}
+        return {f"{key}{suffix}": self.arrays[name] for name, suffix in SUFFIXES.items() if name in self.arrays}
 
 
 def write_hdf5(path: Path, records: Iterator[Record]) -> None:
@@ -74,8 +75,8 @@ def write_hdf5(path: Path, records: Iterator[Record]) -> None:
             for name, array in arrays.items():
                 file.create_dataset(name, data=array)
             if record.is_protein and _is_name_in_hdf5(record.text):
-                for name, same in zip(record.named(record.text), arrays, strict=True):
-                    file[name] = file[same]
+                for protein_name, name in zip(record.named(record.text), arrays, strict=True):
+                    file[protein_name] = file[name]
             sentence_to_index[record.text] = str(record.number)
             target.check()
         dataset = file.create_dataset("sentence_to_index", (1,), dtype=h5py.string_dtype())
@@ -108,9 +109,10 @@ def write_safetensors(path: Path, records: Iterator[Record], most: int = MOST_TE
     if all(array.dtype != np.uint16 for array in arrays.values()):
         save_arrays(arrays, path, metadata)  # takes a quarter of the time for each array
         return
-    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    is_bits = {name: tensor.dtype == torch.uint16 for name, tensor in tensors.items()}
-    tensors = {name: each.view(torch.bfloat16) if is_bits[name] else each for name, each in tensors.items()}
+    tensors = {}
+    for name, array in arrays.items():
+        tensor = torch.from_numpy(array)
+        tensors[name] = tensor.view(torch.bfloat16) if tensor.dtype == torch.uint16 else tensor
     save_file(tensors, path, metadata)
 
 
@@ -128,27 +130,39 @@ def write_parquet(path: Path, records: Iterator[Record]) -> None:
     with ExitStack() as stack:
         writer = None
         while group := list(islice(records, ROWS_PER_GROUP)):
-            columns = {"document": pa.array([storable(record.line[0]) for record in group], pa.string())}
-            columns["index"] = pa.array([record.line[1] for record in group], pa.int64())
-            columns["sentence"] = pa.array([record.text for record in group], pa.string())
-            for name in group[0].arrays:
-                columns[name] = _nested([record.arrays[name] for record in group], is_fixed=name == "vectors")
-            table = pa.table(columns)
+            table = _parquet_rows(group)
             # Parquet's dictionaries would take most of the time for numbers, and make the file a quarter larger.
             if writer is None:
                 writer = stack.enter_context(pq.ParquetWriter(path, table.schema, use_dictionary=["document"]))
             writer.write_table(table)
 
 
+def _parquet_rows(records: list[Record]) -> pa.Table:
+    columns = {
+        "document": pa.array([storable(record.line[0]) for record in records], pa.string()),
+        "index": pa.array([record.line[1] for record in records], pa.int64()),
+        "sentence": pa.array([record.text for record in records], pa.string()),
+    }
+    for name in records[0].arrays:
+        arrays = [record.arrays[name] for record in records]
+        columns[name] = _nested(arrays, is_fixed=name == "vectors")
+    return pa.table(columns)
+
+
 def write_chunk(path: Path, records: Iterator[Record]) -> None:
     """Writes consecutive sentences and their arrays for `read_chunk`."""
-    kept = [*records]
-    arrays = {name: array for record in kept for name, array in record.named(str(record.number)).items()}
-    if any(record.is_protein for record in kept):
-        arrays["is_protein"] = np.array([record.is_protein for record in kept], dtype=np.uint8)
-    words = (record.arrays.get("chosen_words", np.array([])).tolist() for record in kept)
-    texts = json.dumps([(record.text, own) for record, own in zip(kept, words, strict=True)]).encode()
-    save_arrays(arrays | {"texts": np.frombuffer(texts, dtype=np.uint8)}, path)
+    arrays: dict[str, np.ndarray] = {}
+    texts = []  # of each sentence its text and its chosen words
+    is_protein = []
+    for record in records:
+        arrays |= record.named(str(record.number))
+        chosen_words = record.arrays["chosen_words"].tolist() if "chosen_words" in record.arrays else []
+        texts.append((record.text, chosen_words))
+        is_protein.append(record.is_protein)
+    if any(is_protein):
+        arrays["is_protein"] = np.array(is_protein, dtype=np.uint8)
+    arrays["texts"] = np.frombuffer(json.dumps(texts).encode(), dtype=np.uint8)
+    save_arrays(arrays, path)
 
 
 def read_chunk(path: Path, first: int, lines: Iterable[tuple[str, int]]) -> Iterator[Record]:
@@ -158,12 +172,19 @@ def read_chunk(path: Path, first: int, lines: Iterable[tuple[str, int]]) -> Iter
     """
     arrays = {name: tensor.numpy() for name, tensor in load_file(path).items()}
     texts = json.loads(arrays["texts"].tobytes())
-    is_protein = arrays["is_protein"].tolist() if "is_protein" in arrays else [0] * len(texts)
-    for number, ((text, words), line) in enumerate(zip(texts, lines, strict=True), first):
-        own = {name: f"{number}{suffix}" for name, suffix in SUFFIXES.items()}
-        found = {name: arrays[each] for name, each in own.items() if each in arrays}
-        found |= {"chosen_words": np.array(words, dtype=str)} if "positions" in found else {}
-        yield Record(number, text, found, line, is_protein[number - first] == 1)
+    is_protein = [0] * len(texts)
+    if "is_protein" in arrays:
+        is_protein = arrays["is_protein"].tolist()
+    for row, ((text, chosen_words), line) in enumerate(zip(texts, lines, strict=True)):
+        number = first + row
+        record_arrays = {}
+        for name, suffix in SUFFIXES.items():
+            key = f"{number}{suffix}"
+            if key in arrays:
+                record_arrays[name] = arrays[key]
+        if "positions" in record_arrays:
+            record_arrays["chosen_words"] = np.array(chosen_words, dtype=str)
+        yield Record(number, text, record_arrays, line, is_protein[row] == 1)
 
 
 WRITERS: dict[str, Callable[[Path, Iterator[Record]], None]] = {
@@ -182,12 +203,17 @@ def _is_name_in_hdf5(name: str) -> bool:
 
 def _nested(arrays: list[np.ndarray], is_fixed: bool) -> pa.Array:
     """Makes nested lists of numbers without Python numbers; with `is_fixed` all innermost lists are equally long."""
-    flat = [array.reshape(-1) for array in arrays]
-    column: pa.Array = pa.array(flat[0] if len(flat) == 1 else np.concatenate(flat))
+    numbers = [array.reshape(-1) for array in arrays]
+    column: pa.Array = pa.array(numbers[0] if len(numbers) == 1 else np.concatenate(numbers))
+    num_list_axes = arrays[0].ndim
     if is_fixed:
         column = pa.FixedSizeListArray.from_arrays(column, arrays[0].shape[-1])
-    for axis in reversed(range(arrays[0].ndim - is_fixed)):
-        lengths = [array.shape[axis] for array in arrays for _ in range(math.prod(array.shape[:axis]))]
+        num_list_axes -= 1
+    for axis in reversed(range(num_list_axes)):
+        lengths = []
+        for array in arrays:
+            num_lists = math.prod(array.shape[:axis])
+            lengths += [array.shape[axis]] * num_lists
         offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
         column = pa.ListArray.from_arrays(offsets, column)
     return column

@@ -30,7 +30,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
 
 from ..disk.checksums import sha256_of_model
 from ..language_model.scoring import refuse_nan
@@ -44,7 +43,7 @@ Arrays = dict[str, np.ndarray]
 
 DTYPES = ("float32", "float16", "bfloat16", "int8")
 # The most positions of a batch, padding included.
-BATCH_WORDS = 2048
+BATCH_POSITIONS = 2048
 
 # Functions of the model, its layers `(B, T, 2P)`, and masks `(B, T)` of words with and without boundaries.
 LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tensor]]] = {
@@ -75,46 +74,66 @@ class Selection:
 
     def check(self, suffix: str = "") -> None:
         """Raises ValueError if the selection is unknown, or if files with this suffix, or NumPy, cannot hold it."""
-        layers = [each for each in LAYERS if each not in POOLED or self.words is None]  # pooled: all words
-        dtypes = [each for each in DTYPES if each != "bfloat16" or suffix == ".safetensors"]
-        if self.layers not in layers or self.dtype not in dtypes:
-            raise ValueError(
-                f"`layers` must be one of {', '.join(layers)}{' with `words`' if self.words else ''}, found "
-                f"{self.layers!r}; `dtype` one of {', '.join(dtypes)} in {suffix or 'NumPy'} arrays, found "
-                f"{self.dtype!r}."
-            )
+        layers = list(LAYERS)
+        condition = ""
+        if self.words is not None:
+            layers = [name for name in LAYERS if name not in POOLED]  # pooled layers are of all words
+            condition = " with `words`"
+        dtypes = [name for name in DTYPES if name != "bfloat16" or suffix == ".safetensors"]
+        if self.layers not in layers:
+            raise ValueError(f"`layers` must be one of {', '.join(layers)}{condition}, found {self.layers!r}.")
+        if self.dtype not in dtypes:
+            holder = suffix or "NumPy"
+            raise ValueError(f"`dtype` must be one of {', '.join(dtypes)} in {holder} arrays, found {self.dtype!r}.")
 
     def job(self, model: ElmoModel, tokenizer: ElmoTokenizer) -> dict[str, Any]:
         """Everything that the vectors depend on, except the text."""
-        facts = {"layers": self.layers, "dtype": self.dtype, "words": self.words and self.words.digest}
-        facts |= {"tokenizer": _digest_of(tokenizer)}
-        return facts | {"model": sha256_of_model(model.config.to_json_string(), model.state_dict().values())}
+        return {
+            "layers": self.layers,
+            "dtype": self.dtype,
+            "words": None if self.words is None else self.words.digest,
+            "tokenizer": _digest_of(tokenizer),
+            "model": sha256_of_model(model.config.to_json_string(), model.state_dict().values()),
+        }
 
     def bytes_per_word(self, model: ElmoModel) -> int:
         """The bytes of one word's vectors; a pooled vector counts once for each word."""
         num_vectors = model.config.num_hidden_layers + 1 if self.layers in ("all", "concat") else 1
         return num_vectors * model.config.hidden_size * getattr(torch, self.dtype).itemsize
 
-    def of(self, vectors: Tensor, places: Sequence[slice | np.ndarray]) -> Iterator[Arrays]:
+    def split_batch(self, vectors: Tensor, positions: Sequence[slice | np.ndarray]) -> Iterator[Arrays]:
         """The arrays of each sentence of a batch, as parts of the batch's arrays.
 
         Args:
             vectors: `(K, B, T, 2P)` of the K layers kept, or `(1, B, 2P)`.
-            places: which positions of each sentence are kept.
+            positions: which positions of each sentence are kept.
         """
-        columns = {"vectors": vectors}
+        tensors = {"vectors": vectors}
         if self.dtype == "int8":
-            columns["scales"] = vectors.float().abs().amax(-1) / 127  # 0 for a vector of zeros
-            columns["vectors"] = (vectors / columns["scales"].unsqueeze(-1)).nan_to_num(0).round()
-        columns["vectors"] = columns["vectors"].to(getattr(torch, self.dtype))
-        arrays = {name: _to_numpy(each) for name, each in columns.items()}
-        for row, place in enumerate(places):
-            yield {name: self._cut(each[:, row], place) for name, each in arrays.items()}
+            tensors["scales"] = vectors.float().abs().amax(-1) / 127  # 0 for a vector of zeros
+            tensors["vectors"] = (vectors / tensors["scales"].unsqueeze(-1)).nan_to_num(0).round()
+        tensors["vectors"] = tensors["vectors"].to(getattr(torch, self.dtype))
+        arrays = {name: _to_numpy(tensor) for name, tensor in tensors.items()}
+        for row, kept_positions in enumerate(positions):
+            yield {name: self._cut(array[:, row], kept_positions) for name, array in arrays.items()}
 
-    def _cut(self, layers: np.ndarray, place: slice | np.ndarray) -> np.ndarray:
+    def _cut(self, layers: np.ndarray, positions: slice | np.ndarray) -> np.ndarray:
         if self.layers in POOLED:
             return np.asarray(layers[0])
-        return layers[:, place] if self.layers in ("all", VIEWS) else layers[0, place]
+        if self.layers in ("all", VIEWS):
+            return layers[:, positions]
+        return layers[0, positions]
+
+    def arrays_without_words(self, model: ElmoModel) -> Arrays:
+        """The arrays of a sentence of which no word is kept."""
+        num_layers = model.config.num_hidden_layers + 1
+        size = model.config.hidden_size
+        if self.layers == "concat":
+            vectors = torch.zeros(1, 1, 0, num_layers * size)
+        else:
+            vectors = torch.zeros(num_layers, 1, 0, size)
+        (arrays,) = self.split_batch(vectors, [slice(0)])
+        return arrays
 
 
 def embed_window(
@@ -122,8 +141,7 @@ def embed_window(
     tokenizer: ElmoTokenizer,
     sentences: Sequence[Sentence],
     selection: Selection,
-    batch_words: int = BATCH_WORDS,
-    bar: tqdm | None = None,
+    batch_words: int = BATCH_POSITIONS,
     first: int = 0,
 ) -> Iterator[tuple[int, Arrays]]:
     """Yields each sentence's place in the window and its arrays, the longest sentences first.
@@ -134,48 +152,74 @@ def embed_window(
         sentences: raw texts, or words.
         selection: the vectors to keep. A sentence without a chosen word has empty arrays, and the model skips it.
         batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
-        bar: counts sentences.
         first: the number of sentences before the window, for the message.
 
     Raises:
         ValueError: if a sentence's vectors are NaN and `selection` does not allow that; the message names the sentence.
     """
-    bar = tqdm(disable=True) if bar is None else bar
-    known = _Known()
-    read = (to_words(each, False, tokenizer.split_text).words if isinstance(each, str) else each for each in sentences)
-    texts = [[known[word] for word in text] for text in read]
-    chosen = None if selection.words is None else [_chosen(selection.words, text) for text in texts]
-    rows = [row for row in range(len(texts)) if chosen is None or len(chosen[row]["positions"])]
-    words = _Words.of_texts(model, tokenizer, [texts[row] for row in rows])
-    for batch in batches_by_length([len(texts[row]) + 2 * words.num_begins for row in rows], batch_words):
-        batch = [rows[place] for place in batch]
+    texts = _split_sentences(sentences, tokenizer)
+    rows = list(range(len(texts)))
+    chosen: list[Arrays] = [{} for _ in texts]
+    if selection.words is not None:
+        chosen = [_choose_words(selection.words, text) for text in texts]
+        rows = [row for row in rows if len(chosen[row]["positions"]) > 0]
+    words = _WindowWords.encode(model, tokenizer, [texts[row] for row in rows])
+    lengths = [len(texts[row]) + 2 * words.num_begins for row in rows]
+    for indices in batches_by_length(lengths, batch_words):
+        batch = [rows[index] for index in indices]
         vectors = _embed_batch(model, words, [texts[row] for row in batch], selection)
-        if not selection.allow_nan and vectors.sum().isnan():  # NaN too if numbers overflowed to infinity
-            if (is_nan := vectors.isnan().transpose(0, 1).flatten(1).any(1).cpu().numpy()).any():
-                refuse_nan(first + min(np.array(batch)[is_nan]))
-        if chosen is None:
-            places = [slice(words.num_begins, words.num_begins + len(texts[row])) for row in batch]
-            yield from zip(batch, selection.of(vectors, places), strict=True)
+        if not selection.allow_nan:
+            _check_numbers(vectors, [first + row for row in batch])
+        positions: list[slice | np.ndarray]
+        if selection.words is None:
+            positions = [slice(words.num_begins, words.num_begins + len(texts[row])) for row in batch]
         else:
-            found = selection.of(vectors, [chosen[row]["positions"] + words.num_begins for row in batch])
-            yield from ((row, kept | chosen[row]) for row, kept in zip(batch, found, strict=True))
-        bar.update(len(batch))
-    if chosen is not None and len(rows) < len(texts):
-        num_layers = model.config.num_hidden_layers + 1
-        nothing = torch.zeros(num_layers, 1, 0, model.config.hidden_size)
-        nothing = torch.cat([*nothing.unsqueeze(1)], dim=-1) if selection.layers == "concat" else nothing
-        (kept,) = selection.of(nothing, [slice(0)])
-        bar.update(len(texts) - len(rows))
-        yield from ((row, kept | chosen[row]) for row in sorted({*range(len(texts))} - {*rows}))
+            positions = [chosen[row]["positions"] + words.num_begins for row in batch]
+        for row, arrays in zip(batch, selection.split_batch(vectors, positions), strict=True):
+            yield row, arrays | chosen[row]
+    if len(rows) < len(texts):
+        arrays = selection.arrays_without_words(model)
+        for row in sorted(set(range(len(texts))) - set(rows)):
+            yield row, arrays | chosen[row]
 
 
-def _chosen(words: ChosenWords, text: list[str]) -> Arrays:
+def _split_sentences(sentences: Sequence[Sentence], tokenizer: ElmoTokenizer) -> list[list[str]]:
+    """The words of each sentence, with one copy of each distinct word."""
+    copies = _WordCopies()
+    texts = []
+    for sentence in sentences:
+        words = sentence
+        if isinstance(sentence, str):
+            words = to_words(sentence, False, tokenizer.split_text).words
+        texts.append([copies[word] for word in words])
+    return texts
+
+
+def _choose_words(words: ChosenWords, text: list[str]) -> Arrays:
     """The places of the chosen words of a sentence, and these words."""
     positions = words.positions(text)
     return {"positions": positions, "chosen_words": np.array([storable(text[place]) for place in positions], dtype=str)}
 
 
-class _Known(dict[str, str]):
+def _check_numbers(vectors: Tensor, sentences: list[int]) -> None:
+    """Checks that the vectors of a batch are not NaN.
+
+    Args:
+        vectors: `(K, B, T, 2P)` or `(1, B, 2P)`.
+        sentences: the numbers of the batch's sentences, for the message.
+
+    Raises:
+        ValueError: if some are NaN; the message names the first sentence.
+    """
+    if not vectors.sum().isnan():
+        return
+    # The sum is NaN too if numbers overflowed to infinity, which is legal.
+    is_nan = vectors.isnan().transpose(0, 1).flatten(1).any(1).cpu().numpy()
+    if is_nan.any():
+        refuse_nan(min(np.array(sentences)[is_nan]))
+
+
+class _WordCopies(dict[str, str]):
     """One copy of each distinct word, so the words of a long text can be freed all at once."""
 
     def __missing__(self, word: str) -> str:
@@ -183,7 +227,7 @@ class _Known(dict[str, str]):
         return self.setdefault(copy, copy)
 
 
-class _Words(NamedTuple):
+class _WindowWords(NamedTuple):
     """The V distinct words of a window, sorted, with the boundaries before and after them, if the model reads any."""
 
     places: dict[str, int]  # of each word among all V (+ 2)
@@ -193,20 +237,27 @@ class _Words(NamedTuple):
 
     @classmethod
     @torch.inference_mode()
-    def of_texts(cls, model: ElmoModel, tokenizer: ElmoTokenizer, texts: list[list[str]]) -> "_Words":
+    def encode(cls, model: ElmoModel, tokenizer: ElmoTokenizer, texts: list[list[str]]) -> "_WindowWords":
         words = sorted({word for text in texts for word in text})
         ids = tokenizer([words], is_split_into_words=True, return_tensors="pt")["input_ids"].to(model.device)
         num_begins = tokenizer.num_special_tokens_to_add() // 2
         places = {word: place for place, word in enumerate(words, num_begins)}
         mask = torch.ones(ids.shape[:2], dtype=torch.bool, device=ids.device)
-        return cls(places, num_begins, model.embed_words(ids, mask)[0][0], ~model.boundaries(ids)[0])
+        vectors, _ = model.embed_words(ids, mask)
+        return cls(places, num_begins, vectors[0], ~model.boundaries(ids)[0])
+
+    def places_of(self, text: list[str]) -> Tensor:
+        """The places `(T,)` of the words of a text, boundaries included."""
+        places = [self.places[word] for word in text]
+        if self.num_begins == 1:
+            places = [0, *places, len(self.vectors) - 1]
+        return torch.tensor(places, dtype=torch.long)
 
 
 @torch.inference_mode()
-def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], selection: Selection) -> Tensor:
+def _embed_batch(model: ElmoModel, words: _WindowWords, texts: list[list[str]], selection: Selection) -> Tensor:
     """The vectors kept of a batch of texts, `(K, B, T, 2P)` or `(1, B, 2P)`."""
-    begin, end = [0] * words.num_begins, [len(words.vectors) - 1] * words.num_begins
-    rows = [torch.tensor([*begin, *map(words.places.__getitem__, text), *end], dtype=torch.long) for text in texts]
+    rows = [words.places_of(text) for text in texts]
     if len(rows) == 1 and len(rows[0]) > model.bilm.piece_words:
         return _embed_long(model, words, rows[0].to(model.device), selection)
     places = pad_sequence(rows, batch_first=True, padding_value=-1).to(model.device)  # (B, T), -1 on padding
@@ -216,37 +267,47 @@ def _embed_batch(model: ElmoModel, words: _Words, texts: list[list[str]], select
     return torch.stack(CHOICES[selection.layers](model, layers, mask, mask & words.is_text[places]))
 
 
-def _embed_long(model: ElmoModel, words: _Words, places: Tensor, selection: Selection) -> Tensor:
-    """The same for one long text, given the places `(T,)` of its words; see `BiLM`."""
-    kind = POOLED.get(selection.layers, selection.layers)
-    is_plain = model.config.layer_mix == "scalar" and model.config.scalar_mix_layer_norm == "none"
-    if kind in ("concat", VIEWS) or (kind == "mix" and not is_plain):
-        kind = "all"  # a piece has one direction's half of each vector; these need whole vectors
+def _embed_long(model: ElmoModel, words: _WindowWords, places: Tensor, selection: Selection) -> Tensor:
+    """The same for one long text, given the places `(T,)` of its words; see `BiLM`.
 
-    is_final = kind == selection.layers and selection.dtype != "int8"  # the scale of int8 needs whole vectors too
+    A piece of a text has one direction's half of each vector. Where the vectors kept need whole vectors, all layers of
+    the pieces are collected, and the choice follows.
+    """
+    collected = POOLED.get(selection.layers, selection.layers)
+    is_plain_mix = model.config.layer_mix == "scalar" and model.config.scalar_mix_layer_norm == "none"
+    if collected in ("concat", VIEWS) or (collected == "mix" and not is_plain_mix):
+        collected = "all"
+    is_final = collected == selection.layers and selection.dtype != "int8"  # the scale of int8 needs whole vectors too
 
-    def keep(of_piece: list[Tensor]) -> Tensor:
-        mask = of_piece[0].new_ones(of_piece[0].shape[:2], dtype=torch.bool)
-        kept = torch.stack(CHOICES[kind](model, of_piece, mask, mask))
-        return kept.to(getattr(torch, selection.dtype)) if is_final else kept
+    def collect(layers: list[Tensor]) -> Tensor:
+        mask = layers[0].new_ones(layers[0].shape[:2], dtype=torch.bool)
+        vectors = torch.stack(CHOICES[collected](model, layers, mask, mask))
+        if is_final:
+            vectors = vectors.to(getattr(torch, selection.dtype))
+        return vectors
 
-    kept, _ = model.bilm.read_in_pieces(lambda part: words.vectors[places[part]].unsqueeze(0), len(places), keep)
-    if kind == selection.layers:
-        return kept
-    mask, is_text = torch.ones_like(places, dtype=torch.bool).unsqueeze(0), words.is_text[places].unsqueeze(0)
-    if kind != "all":
-        return model.pool(kept[0], is_text).unsqueeze(0)
-    return torch.stack(CHOICES[selection.layers](model, [*kept], mask, is_text))
+    def token_vectors(part: slice) -> Tensor:
+        return words.vectors[places[part]].unsqueeze(0)
+
+    vectors, _ = model.bilm.read_in_pieces(token_vectors, len(places), collect)
+    if collected == selection.layers:
+        return vectors
+    is_text = words.is_text[places].unsqueeze(0)
+    if collected != "all":
+        return model.pool(vectors[0], is_text).unsqueeze(0)
+    mask = torch.ones_like(is_text)
+    return torch.stack(CHOICES[selection.layers](model, list(vectors), mask, is_text))
 
 
 def _digest_of(tokenizer: ElmoTokenizer) -> str:
     """Digests the vocabulary and the splitter; a splitter that is a function counts by its name."""
-    name = ""
+    splitter_name = ""
     if tokenizer._split_by is not None:
-        (function,) = tokenizer._split_by.args
-        named = function if hasattr(function, "__qualname__") else type(function)
-        name = f"{getattr(named, '__module__', '')}.{named.__qualname__}"
-    return hashlib.sha256((tokenizer.backend_tokenizer.to_str() + name).encode()).hexdigest()
+        (splitter,) = tokenizer._split_by.args
+        function = splitter if hasattr(splitter, "__qualname__") else type(splitter)
+        splitter_name = f"{getattr(function, '__module__', '')}.{function.__qualname__}"
+    content = tokenizer.backend_tokenizer.to_str() + splitter_name
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def _to_numpy(tensor: Tensor) -> np.ndarray:

@@ -5,6 +5,7 @@
 
 import functools
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
 # Suffixes of files that `elmo-hf convert` reads: of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of these.
 FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pt", ".pkl", ".pb", ".zip", ".gz", ".bz2")
 # Unlike in a path, each part of a Hub name begins with a letter, a digit or an underscore.
-HUB_NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+MODEL_ON_HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 # The files, besides weights, that are downloaded from a repository.
 DESCRIPTION = ("*.json", "*.txt", "*.jinja", "README.md")
 # Arguments of loading that are fields of the config.
@@ -49,11 +50,13 @@ def open_folder(source: str | Path, weights: bool = True, **hub: Any) -> Path:
         ValueError: if there is no such folder or repository, or no ELMo model in it.
     """
     folder = Path(model_folder(source))
-    if not folder.exists() and HUB_NAME.fullmatch(str(source)):
+    if not folder.exists() and MODEL_ON_HUB.fullmatch(str(source)):
         with naming(f"{source} cannot be loaded as an ELMo model"):
             folder = Path(snapshot_download(str(source), allow_patterns="config.json", **hub))
             check_kind(source, folder)
-            patterns = [*DESCRIPTION, *["*.safetensors"] * weights]
+            patterns = list(DESCRIPTION)
+            if weights:
+                patterns.append("*.safetensors")
             return Path(snapshot_download(str(source), allow_patterns=patterns, ignore_patterns="*/*", **hub))
     check_kind(source, folder)
     return folder
@@ -63,7 +66,11 @@ def check_kind(source: str | Path, folder: Path) -> None:
     """Raises ValueError if there is no folder, or if it has another kind of model, or files to convert first."""
     config = folder / "config.json"
     kind = read_json(config).get("model_type") if config.exists() else None
-    files = sorted(folder.iterdir()) if folder.is_dir() else [folder] if folder.is_file() else []
+    files = []
+    if folder.is_dir():
+        files = sorted(folder.iterdir())
+    elif folder.is_file():
+        files = [folder]
     foreign = [file.name for file in files if file.name.endswith(FOREIGN_SUFFIXES)]
     if kind not in (None, "elmo"):
         raise ValueError(f"{source} holds a model of `model_type` {kind!r:.50}; this is not an ELMo.")
@@ -93,18 +100,25 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
         ValueError: if the folder does not exist or has no ELMo model; if a file is damaged; if weights are missing,
             which transformers would initialise at random; or if there are weights that an ELMo does not have.
     """
-    folder = open_folder(source, **{name: kwargs.pop(name) for name in HUB_ARGUMENTS if name in kwargs})
+    hub = pop_arguments(kwargs, HUB_ARGUMENTS)
+    fields = pop_arguments(kwargs, FIELDS)
+    folder = open_folder(source, **hub)
     with naming(f"{source} cannot be loaded as an ELMo model"):
-        config, others = read_config(folder, **{name: kwargs.pop(name) for name in kwargs.keys() & FIELDS})
+        config, unknown_fields = read_config(folder, **fields)
         check_weights(folder, model_class, config)
         model = model_class.from_pretrained(folder, config=config, **kwargs).eval()
-    vars(model.config).update(others)
+    vars(model.config).update(unknown_fields)
     return model
+
+
+def pop_arguments(arguments: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Takes the arguments with some names out of a dict, and returns them."""
+    return {name: arguments.pop(name) for name in names if name in arguments}
 
 
 def load_tokenizer(source: str | Path, **kwargs: Any) -> ElmoTokenizer:
     """Loads the tokenizer of a folder, a Hub name or `"tiny"`, with the arguments of `from_pretrained`."""
-    hub = {name: kwargs.pop(name) for name in HUB_ARGUMENTS if name in kwargs}
+    hub = pop_arguments(kwargs, HUB_ARGUMENTS)
     return read_tokenizer(open_folder(source, weights=False, **hub), **kwargs)
 
 
@@ -118,8 +132,11 @@ def version_of(source: str | Path) -> tuple:
 
     A copy may keep the time of the original's last change, but not that of its inode (`st_ctime`).
     """
-    files = [(path.name, path.stat()) for path in Path(model_folder(source)).glob("*")]
-    return tuple(sorted((name, found.st_size, found.st_mtime_ns, found.st_ctime_ns) for name, found in files))
+    files = []
+    for path in Path(model_folder(source)).glob("*"):
+        status = path.stat()
+        files.append((path.name, status.st_size, status.st_mtime_ns, status.st_ctime_ns))
+    return tuple(sorted(files))
 
 
 @functools.lru_cache(maxsize=1)
@@ -146,8 +163,9 @@ def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTrai
             has_softmax = any(name.startswith("softmax.") for name in read_headers(folder))
     tokenizer = load_tokenizer(source, **hub) if has_softmax else None
     if tokenizer is None or tokenizer.num_word_classes is None:
+        missing = "words.txt for its softmax" if has_softmax else "softmax over words"
         raise ValueError(
-            f"{source} has no {'words.txt for its softmax' if has_softmax else 'softmax over words'}, so it embeds "
+            f"{source} has no {missing}, so it embeds "
             "text and cannot score it. Convert its source again with `--softmax FILE --vocabulary FILE` if a softmax "
             "was published, or learn one on a text: "
             f"`elmo-hf pretrain CORPUS -o OUT --model {source} --vocabulary WORDS --frozen-steps 1000`."
@@ -176,16 +194,21 @@ def load_for_pretraining(
         ValueError: if the folder cannot be loaded or has no softmax, or if `vocabulary` is given for a
             model with word input, whose own vocabulary is fixed.
     """
-    given = {"word_splitter": word_splitter, "words_file": vocabulary and str(vocabulary)}
-    tokenizer = load_tokenizer(source, **{name: value for name, value in given.items() if value is not None})
-    model_class, own = (ElmoForPreTraining, fields) if vocabulary is None else (ElmoModel, {})
+    tokenizer_options = {}
+    if word_splitter is not None:
+        tokenizer_options["word_splitter"] = word_splitter
+    if vocabulary is not None:
+        tokenizer_options["words_file"] = str(vocabulary)
+    tokenizer = load_tokenizer(source, **tokenizer_options)
     # Training needs single precision, even if the model was saved in half.
-    model = load_complete(source, model_class, dtype="float32", **own)
+    if vocabulary is None:
+        model = load_complete(source, ElmoForPreTraining, dtype="float32", **fields)
+    else:
+        model = load_complete(source, ElmoModel, dtype="float32")
     # From now on scoring uses the tokenizer's splitter, because it splits the text of the further training.
     tasks = getattr(model.config, "task_specific_params", None) or {}
-    model.config.task_specific_params = {
-        name: each for name, each in tasks.items() if name not in BILM_TF_SCORING
-    } or None
+    other_tasks = {name: parameters for name, parameters in tasks.items() if name not in BILM_TF_SCORING}
+    model.config.task_specific_params = other_tasks or None
     if vocabulary is None:
         return model, tokenizer
     config = ElmoConfig(**model.config.to_diff_dict() | {"num_softmax_words": tokenizer.num_word_classes} | fields)

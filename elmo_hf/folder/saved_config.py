@@ -64,14 +64,16 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
     """
     path = folder / "config.json"
     content = read_json(path)
-    own, further = ElmoConfig.__dataclass_fields__.keys(), FurtherFields.__annotations__.keys()
-    others = {name: content.pop(name) for name in sorted(content.keys() - own - further)}
+    fields_of_elmo = ElmoConfig.__dataclass_fields__.keys()
+    further_fields = FurtherFields.__annotations__.keys()
+    others = {name: content.pop(name) for name in sorted(content.keys() - fields_of_elmo - further_fields)}
     with naming(path):
+        further = {name: content[name] for name in content.keys() & further_fields}
         # The annotation of this argument excludes a TypedDict.
-        validate_typed_dict(FurtherFields, {name: content[name] for name in content.keys() & further})  # type: ignore[type-var]
+        validate_typed_dict(FurtherFields, further)  # type: ignore[type-var]
         if content.get("quantization_config") is not None:
             raise ValueError("`quantization_config` must not be saved: quantise the float32 model when you load it")
-        refuse_misspelt(others, own - content.keys())
+        refuse_misspelt(others, fields_of_elmo - content.keys())
         refuse_large(content)
         config = ElmoConfig.from_dict(content, **fields)
         config.validate()
@@ -94,5 +96,6 @@ def refuse_large(content: dict[str, Any]) -> None:
 def refuse_misspelt(others: Collection[str], missing: Collection[str]) -> None:
     """Raises ValueError if an unknown name differs little from a missing field's name, and is probably misspelt."""
     for name in others:
-        for nearest in difflib.get_close_matches(name, missing, n=1, cutoff=0.85):
-            raise ValueError(f"`{name}` is probably meant to be `{nearest}`")
+        nearest = difflib.get_close_matches(name, missing, n=1, cutoff=0.85)
+        if nearest:
+            raise ValueError(f"`{name}` is probably meant to be `{nearest[0]}`")

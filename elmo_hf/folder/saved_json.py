@@ -39,9 +39,9 @@ def check_size(path: Path, most_bytes: int = MOST_JSON_BYTES) -> None:
         OSError: if the file is not there.
         ValueError: if it is something else; the message names the file.
     """
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode) or found.st_size > most_bytes:
-        raise ValueError(f"{path} must be a file of at most {most_bytes:,} bytes, found {found.st_size:,}.")
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
+        raise ValueError(f"{path} must be a file of at most {most_bytes:,} bytes, found {status.st_size:,}.")
 
 
 def read_json(path: Path, most_bytes: int = MOST_JSON_BYTES) -> dict[str, Any]:

@@ -5,7 +5,7 @@ must agree with the model that `config.json` describes.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import torch
@@ -37,11 +37,11 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
     Raises:
         ValueError: if a file is damaged or missing, or would be read instead of the weights; the message names it.
     """
-    names = {SAFE_WEIGHTS_NAME}
+    names = {SAFE_WEIGHTS_NAME}  # of the files to read
     if not (folder / SAFE_WEIGHTS_NAME).is_file() and (folder / SAFE_WEIGHTS_INDEX_NAME).is_file():
         with naming(f"{folder / SAFE_WEIGHTS_INDEX_NAME} is damaged"):
             index = read_json(folder / SAFE_WEIGHTS_INDEX_NAME)
-            names = {*index["weight_map"].values()} if isinstance(index["metadata"], dict) else set()
+            names = set(index["weight_map"].values()) if isinstance(index["metadata"], dict) else set()
     there = {path.name for path in folder.iterdir()}
     wrong = [name for name in sorted(there) if REPLACING.fullmatch(name)] + sorted(map(repr, names - there))
     if wrong or not names:
@@ -53,10 +53,13 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
             "metadata={'format': 'pt'})`."
         )
     tensors: dict[str, Tensor] = {}
-    for file in (folder / name for name in sorted(names)):
+    for file_name in sorted(names):
+        file = folder / file_name
         with naming(f"{file} is damaged"), safe_open(file, framework="pt") as weights:
-            slices = {name: weights.get_slice(name) for name in weights.keys()}
-            tensors |= {name: (tuple(each.get_shape()), each.get_dtype()) for name, each in slices.items()}
+            tensor_names = weights.keys()
+            for name in tensor_names:
+                tensor = weights.get_slice(name)
+                tensors[name] = (tuple(tensor.get_shape()), tensor.get_dtype())
     return tensors
 
 
@@ -81,7 +84,7 @@ def weights_problem(
     with torch.device("meta"):  # it takes no memory
         model = model_class(config)
     prefix = f"{model.base_model_prefix}."
-    held = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    held = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}  # what the files hold
     if config.bidirectional and not model.config.bidirectional:  # `ElmoForCausalLM` reads half of a biLM
         held = {name: tensor for name, tensor in held.items() if ".backward_lstm." not in name}
     expected = {name.removeprefix(prefix): tuple(weight.shape) for name, weight in model.state_dict().items()}
@@ -89,21 +92,24 @@ def weights_problem(
     # A missing scalar mix is initialised; if one of its two tensors is there, the file is damaged.
     new = {name for name in expected if name.startswith("scalar_mixes.") and name.rpartition(".")[0] not in mixes}
     left_out = MIXES if type(model).__name__ in (config.architectures or ()) else PARTS
-    is_own = {*(config.architectures or ())} <= CLASSES  # a user's own class may have any weights
-    problems = {
-        "has no weights for {}; they would be random numbers": expected.keys() - held.keys() - new,
-        "has {}, which the model of config.json does not have": [
-            name for name in held.keys() - expected.keys() if is_own and not left_out.match(name)
-        ],
-        "must have config.json's shapes and floats, found {}": [
-            f"{name} {held[name]} for {shape}"
-            for name, shape in expected.items()
-            if name in held and not (held[name][0] == shape and held[name][1] in FLOATS)
-        ],
-    }
-    for text, names in problems.items():
-        if names:
-            listed = ", ".join(f"`{name}`" for name in sorted(names)[:3])
-            more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            return text.format(listed + more)
+    is_own = CLASSES.issuperset(config.architectures or ())  # a user's own class may have any weights
+    missing = expected.keys() - held.keys() - new
+    if missing:
+        return f"has no weights for {_listed(missing)}; they would be random numbers"
+    beyond = [name for name in held.keys() - expected.keys() if not left_out.match(name)]
+    if beyond and is_own:
+        return f"has {_listed(beyond)}, which the model of config.json does not have"
+    wrong = []
+    for name, shape in expected.items():
+        if name in held and not (held[name][0] == shape and held[name][1] in FLOATS):
+            wrong.append(f"{name} {held[name]} for {shape}")
+    if wrong:
+        return f"must have config.json's shapes and floats, found {_listed(wrong)}"
     return None
+
+
+def _listed(names: Collection[str]) -> str:
+    """The first three of some names, and how many more there are."""
+    listed = ", ".join(f"`{name}`" for name in sorted(names)[:3])
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return listed + more

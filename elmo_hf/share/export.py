@@ -31,8 +31,8 @@ import torch
 from torch import Tensor, nn
 
 from ..disk.guarded_file import GuardedFile
-from ..disk.installed import require
-from ..disk.whole_files import check_new_file, publish, workplace
+from ..disk.installed import require_packages
+from ..disk.whole_files import check_new_file, move_into_place, workplace
 from ..folder.loading import load_complete, open_folder
 from ..folder.saved_config import read_config
 from ..model.heads_elmo import ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification
@@ -103,7 +103,7 @@ def check_output(path: Path) -> None:
         raise ValueError(f"the output's suffix must be .onnx or .pt2, found {path.name!r}.")
     for file in (path, weights_file(path)):
         check_new_file(file)
-    require("export", *PACKAGES[path.suffix])
+    require_packages("export", *PACKAGES[path.suffix])
 
 
 def weights_file(path: Path) -> Path:
@@ -160,7 +160,7 @@ def export_model(
             )
         for path in (weights_file(destination), destination):  # weights first, so that a graph always has its weights
             if (folder / path.name).exists():
-                publish(folder / path.name, path)
+                move_into_place(folder / path.name, path)
     return difference
 
 

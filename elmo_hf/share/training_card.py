@@ -13,7 +13,7 @@ from huggingface_hub import EvalResult
 from transformers import Trainer, TrainingArguments
 from transformers.modelcard import TrainingSummary
 
-from ..folder.loading import HUB_NAME, TINY
+from ..folder.loading import MODEL_ON_HUB, TINY
 from ..model.heads_elmo import ElmoTaskModel
 from ..text.escapes import printable
 from .model_card import FEATURE_EXTRACTION, TASKS, as_list, auto_class_of, loading_line, render_card
@@ -81,7 +81,7 @@ class ElmoTrainer(Trainer):
             summary.eval_results = {name: scored[name] for name in summary.eval_results if name in scored}
         task = summary.tasks or TASKS.get(self._auto_class, FEATURE_EXTRACTION)
         start = str(summary.finetuned_from or "")
-        is_on_hub = HUB_NAME.fullmatch(start) and not Path(start).exists()
+        is_on_hub = MODEL_ON_HUB.fullmatch(start) and not Path(start).exists()
         scores = _scores(summary, task)
         own = {field.name for field in fields(self.args)} - {field.name for field in fields(TrainingArguments)}
         settings = summary.hyperparameters | {name: getattr(self.args, name) for name in sorted(own)}

@@ -33,13 +33,18 @@ LABEL = re.compile(r"[BIESLUMW]-[A-Z][A-Z_]+")
 PART_OF_SPEECH = re.compile(r"""[A-Z][A-Z0-9$_|-]*|[-.,:;!?'"`()$#]+""")
 MARK = re.compile(r"[.!?,;:]|\.\.\.")
 # The parts of speech of Universal Dependencies, and of the Penn Treebank, whose marks are tagged as themselves.
-UNIVERSAL = frozenset(
-    "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split(),
-)
-PENN = frozenset(
-    "CC CD DT EX FW IN JJ JJR JJS LS MD NN NNS NNP NNPS PDT POS PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP "
-    "VBZ WDT WP WP$ WRB HYPH NFP ADD AFX GW XX . , : `` '' $ # ( ) -LRB- -RRB-".split(),
-)
+# fmt: off
+UNIVERSAL = frozenset([
+    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ",
+    "SYM", "VERB", "X",
+])
+PENN = frozenset([
+    "CC", "CD", "DT", "EX", "FW", "IN", "JJ", "JJR", "JJS", "LS", "MD", "NN", "NNS", "NNP", "NNPS", "PDT", "POS",
+    "PRP", "PRP$", "RB", "RBR", "RBS", "RP", "SYM", "TO", "UH", "VB", "VBD", "VBG", "VBN", "VBP", "VBZ", "WDT",
+    "WP", "WP$", "WRB", "HYPH", "NFP", "ADD", "AFX", "GW", "XX", ".", ",", ":", "``", "''", "$", "#", "(", ")",
+    "-LRB-", "-RRB-",
+])
+# fmt: on
 # How many lines of a sentence are looked at to find the column of the words.
 LOOKED_AT = 1000
 

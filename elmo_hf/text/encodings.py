@@ -50,12 +50,16 @@ MANY_LETTERS, FEW_LETTERS = 0.2, 0.05
 # Where charset-normalizer recognises a language: the least coherence (frequent letters), and the most chaos (odd ones).
 LEAST_COHERENCE, MOST_CHAOS = 0.25, 0.1
 # Languages of western Europe, and those of other scripts, which one encoding of one byte a character alone shows well.
-WESTERN_LANGUAGES = frozenset(
-    "English German French Dutch Italian Spanish Portuguese Swedish Norwegian Danish Finnish".split()
-)
-OTHER_SCRIPTS = frozenset(
-    "Russian Ukrainian Bulgarian Serbian Greek Hebrew Arabic Farsi Thai Chinese Japanese Korean".split()
-)
+# fmt: off
+WESTERN_LANGUAGES = frozenset([
+    "English", "German", "French", "Dutch", "Italian", "Spanish", "Portuguese", "Swedish", "Norwegian", "Danish",
+    "Finnish",
+])
+OTHER_SCRIPTS = frozenset([
+    "Russian", "Ukrainian", "Bulgarian", "Serbian", "Greek", "Hebrew", "Arabic", "Farsi", "Thai", "Chinese",
+    "Japanese", "Korean",
+])
+# fmt: on
 
 
 def codec_of(path: object, head: bytes, encoding: str) -> str:

@@ -11,7 +11,7 @@ _MARKDOWN = re.compile(r"[\\`*\[\]<>|&~]|(?<![^\W_])_|_(?![^\W_])")
 
 def printable(text: str) -> str:
     """The text on one line, with Python's escapes for characters that cannot be printed, such as lone surrogates."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in text)
+    return "".join(_printable_character(character) for character in text)
 
 
 def markdown(value: object) -> str:
@@ -31,3 +31,9 @@ def string_literal(text: str) -> str:
     """The text as a Python string in a fenced block."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + printable(escaped).replace("`", r"\x60") + '"'
+
+
+def _printable_character(character: str) -> str:
+    if character.isprintable():
+        return character
+    return character.encode("unicode_escape").decode("ascii")

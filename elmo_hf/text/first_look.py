@@ -10,7 +10,12 @@ from .values import Sentence
 # How many sentences, and how many characters of each, are looked at.
 LOOKED_AT, LOOKED_AT_CHARACTERS = 100, 10_000
 # Words that are between blanks in split text, and attached to their neighbours in raw text.
-SPLIT_OFF = frozenset(". , ; : ! ? ... 's n't `` '' -LRB- -RRB- <unk> <UNK> @-@ @,@ @.@".split())
+# fmt: off
+SPLIT_OFF = frozenset([
+    ".", ",", ";", ":", "!", "?", "...", "'s", "n't", "``", "''", "-LRB-", "-RRB-", "<unk>", "<UNK>", "@-@", "@,@",
+    "@.@",
+])
+# fmt: on
 MARKS = (".", ",", ";", ":", "!", "?")
 CLOSING = "\"')]}’”»"
 
@@ -61,7 +66,8 @@ def beginning_of(sentences: Iterator[Sentence]) -> tuple[list[str], Iterator[Sen
 
 def raw_texts(sentences: Iterable[Sentence]) -> list[str]:
     """The beginnings of the strings among the first sentences, for `looks_split`; lists of words are left out."""
-    return [each[:LOOKED_AT_CHARACTERS] for each in islice(sentences, LOOKED_AT) if isinstance(each, str)]
+    first = islice(sentences, LOOKED_AT)
+    return [sentence[:LOOKED_AT_CHARACTERS] for sentence in first if isinstance(sentence, str)]
 
 
 def looks_split(texts: Iterable[str]) -> bool:

@@ -82,7 +82,7 @@ def refuse_foreign(file: OpenedFile) -> None:
     for magic, shown, cure in FOREIGN:
         if file.head.startswith(magic):
             raise ValueError(f"{file.path} is not text but {shown}: {cure}.")
-    if b"ustar" == file.head[257:262]:
+    if file.head[257:262] == b"ustar":
         raise ValueError(f"{file.path} is not text but a tar archive: unpack it.")
 
 

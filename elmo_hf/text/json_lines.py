@@ -80,41 +80,59 @@ def _is_item(value: Any) -> bool:
 
 def json_values(file: TextFile) -> Iterator[tuple[int, Any]]:
     """Each value with the number of its line; "" for a blank line."""
-    numbered = enumerate(file.lines(), start=1)
-    number, line = 0, ""
-    for number, line in numbered:
+    numbered_lines = enumerate(file.lines(), start=1)
+    for number, line in numbered_lines:
         if line.strip():
-            break
-        yield number, ""
-    if not line.strip():
-        return
+            yield from _values_from(file, number, line, numbered_lines)
+        else:
+            yield number, ""
+
+
+def _values_from(
+    file: TextFile, number: int, line: str, further_lines: Iterator[tuple[int, str]]
+) -> Iterator[tuple[int, Any]]:
+    """The values from the first line with one on.
+
+    Args:
+        file: the file.
+        number: the number of that line.
+        line: that line.
+        further_lines: the lines behind it, with their numbers.
+    """
     try:
         first = json.loads(_checked(file, line, number))
     except json.JSONDecodeError as error:
         if not line.lstrip().startswith(("[", "{")):
             raise file.fault(error, number) from error
-        yield from _document(file, number, line, numbered, error)
+        yield from _document(file, number, line, further_lines, error)
         return
     except RecursionError as error:
         raise file.fault(error, number) from error
     blanks = []
-    following: list[tuple[int, str]] = []
-    for next_number, next_line in numbered:
+    following: list[tuple[int, str]] = []  # the next line with a value, if there is one
+    for next_number, next_line in further_lines:
         if next_line.strip():
             following.append((next_number, next_line))
             break
         blanks.append((next_number, ""))
     if not following and isinstance(first, list):
-        yield from ((number, value) for value in _items(file, first, number))
+        for item in _items(file, first, number):
+            yield number, item
     else:
         yield number, first
     yield from blanks
-    for number, line in chain(following, numbered):
-        try:
-            value = json.loads(_checked(file, line, number)) if line.strip() else ""
-        except (RecursionError, ValueError) as error:
-            raise file.fault(error, number) from error
-        yield number, value
+    for next_number, next_line in chain(following, further_lines):
+        yield next_number, _value_of(file, next_line, next_number)
+
+
+def _value_of(file: TextFile, line: str, number: int) -> Any:
+    """The value in a line, "" for a blank one."""
+    if not line.strip():
+        return ""
+    try:
+        return json.loads(_checked(file, line, number))
+    except (RecursionError, ValueError) as error:
+        raise file.fault(error, number) from error
 
 
 def _checked(file: TextFile, line: str, number: int) -> str:
@@ -144,8 +162,10 @@ def _document(
         raise file.fault(first_error, number) from error
     if isinstance(value, list):
         note(f"{file.path} is one JSON array; each item is read as one value.")
-        yield from ((number, item) for item in _items(file, value, number, is_said=True))
+        for item in _items(file, value, number, is_said=True):
+            yield number, item
         return
+
     note(f"{file.path} is one JSON object, which is read as one value.")
     yield number, value
 

@@ -21,7 +21,7 @@ from .opened_files import suffix_of
 from .text_files import MAX_CHARACTERS, TOO_LONG, WORD_COST, TextFile
 from .values import KEYS, NUMBER, Sentence, Sentences
 
-# The usual separator of tables that are read, by suffix; `disk/tables.py` has those of tables that are written.
+# The usual separator of tables, by suffix.
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 NAMES = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars"}
 # How many characters of a table with tabs are looked at from its first quoted cell on.
@@ -106,8 +106,7 @@ def looks_like_table(lines: Sequence[str], keys: Collection[str]) -> bool:
         return False
     for separator in NAMES:
         names = _split(filled[0], separator)
-        are_names = len({*names}) == len(names) > 1 and all(name == name.lstrip() for name in names)
-        if are_names and {*keys} & {*names}:
+        if _are_names(names) and set(keys) & set(names):
             num_equal = sum(line.count(separator) == len(names) - 1 for line in filled)
             if num_equal == len(filled) or (separator == "\t" and 2 * num_equal > len(filled)):
                 return True
@@ -115,12 +114,22 @@ def looks_like_table(lines: Sequence[str], keys: Collection[str]) -> bool:
     return False
 
 
+def _are_names(cells: Sequence[str]) -> bool:
+    """Whether the cells of a first line may be names of columns: several, all different, none with a blank first."""
+    if len(cells) < 2 or len(set(cells)) < len(cells):
+        return False
+    return all(cell == cell.lstrip() for cell in cells)
+
+
 def looks_like_columns(lines: Sequence[str]) -> int:
     """How many columns lines have that all have as many tabs; 0 if they do not, or if only one has cells."""
     rows = [line.split("\t") for line in lines if line.strip()]
     if len(rows) < 2 or len({len(cells) for cells in rows}) > 1:
         return 0
-    num_filled = sum(any(cell.strip() for cell in column) for column in zip(*rows, strict=True))
+    num_filled = 0
+    for column in zip(*rows, strict=True):
+        if any(cell.strip() for cell in column):
+            num_filled += 1
     return len(rows[0]) if num_filled > 1 else 0
 
 
@@ -264,8 +273,10 @@ def _records_with_tabs(file: TextFile) -> Iterator[tuple[int, list[str]]]:
         if header:
             plain |= {place for place, cell in enumerate(cells) if cell}
             with_quotes |= {place for place, cell in enumerate(cells) if '"' in cell}
-        header = header or cells
+        else:
+            header = cells
         yield number, cells
+
     else:
         return
     sample = [line]

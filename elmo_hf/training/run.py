@@ -20,7 +20,7 @@ from typing import Any
 from transformers import ProgressCallback, TrainerCallback
 
 from ..disk.checksums import write_sums
-from ..disk.whole_files import named_if_full, new_file, only_writer, publish
+from ..disk.whole_files import move_into_place, named_if_full, new_file, only_writer
 from ..folder.listed_files import MODEL_FILES
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
@@ -141,7 +141,7 @@ def pretrain(
             write_sums(partial, MODEL_FILES)
             # The file that marks the model as finished comes last.
             for path in sorted(partial.glob("[!.]*"), key=lambda path: path.name == "config.json"):
-                publish(path, output / path.name)
+                move_into_place(path, output / path.name)
         return trainer
 
 

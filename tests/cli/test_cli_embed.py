@@ -21,7 +21,7 @@ from elmo_hf.cli.embedding import embed as embed_command
 from elmo_hf.embedding.shards import FORMATS
 from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vectors, write_word_vectors
 from elmo_hf.embedding.vector_files import WRITERS
-from elmo_hf.embedding.window_vectors import BATCH_WORDS, DTYPES, LAYERS
+from elmo_hf.embedding.window_vectors import BATCH_POSITIONS, DTYPES, LAYERS
 from elmo_hf.model.tokenization_elmo import WORD_SPLITTERS
 
 SENTENCES = ["The ferry left.", "", "It isn't late.", "Größe 日本"]
@@ -48,7 +48,7 @@ def test_choices_of_the_command_line_are_those_of_the_package() -> None:
     assert get_args(Format) == tuple(FORMATS)
     assert {f".{each}" for each in FORMATS} <= {*WRITERS}
     assert {*get_args(Splitter)} == {*WORD_SPLITTERS}
-    assert inspect.signature(embed_command).parameters["batch_words"].default == BATCH_WORDS
+    assert inspect.signature(embed_command).parameters["batch_words"].default == BATCH_POSITIONS
 
 
 def test_embed_writes_shards_of_several_inputs_with_all_options(tiny_folder: Path) -> None:

@@ -70,7 +70,7 @@ def test_the_shards_of_a_lost_worker_are_computed_again(run: Callable[..., dict[
 
     thread = threading.Thread(target=kill_one, daemon=True)
     thread.start()
-    found = run("ray/", make=partial(in_workers, device="cpu"))
+    found = run("ray/", make_shards=partial(in_workers, device="cpu"))
     thread.join(1)
     assert len(killed) == 1
     assert found == run("alone/")
@@ -84,14 +84,14 @@ def test_runs_with_and_without_ray_continue_each_other(
         for path in (tmp_path / "out").glob(pattern):
             path.unlink()
         counts = count_rows(mixed_model)
-        assert run("out/", make=in_workers) == whole
+        assert run("out/", make_shards=in_workers) == whole
         assert run("out/") == whole
         assert counts == []
 
 
 def test_a_device_that_the_cluster_lacks_is_named(run: Callable[..., dict[str, bytes]]) -> None:
     with pytest.raises(ValueError, match=r"^with Ray, .* found 'cuda'"):
-        run("out/", make=partial(in_workers, device="cuda"))
+        run("out/", make_shards=partial(in_workers, device="cuda"))
 
 
 def test_the_command_ends_with_a_line_where_a_worker_cannot_write(tmp_path: Path) -> None:

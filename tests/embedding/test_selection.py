@@ -13,12 +13,12 @@ from vectors import LAYERS, SENTENCES, SUFFIXES, read_arrays
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.chosen_words import ChosenWords
-from elmo_hf.embedding.window_vectors import BATCH_WORDS, Selection, embed_window
+from elmo_hf.embedding.window_vectors import BATCH_POSITIONS, Selection, embed_window
 from elmo_hf.text.batches import batches_by_length
 
 
 def kept(
-    model: ElmoModel, tokenizer: ElmoTokenizer, *selection: Any, batch_words: int = BATCH_WORDS
+    model: ElmoModel, tokenizer: ElmoTokenizer, *selection: Any, batch_words: int = BATCH_POSITIONS
 ) -> list[dict[str, np.ndarray]]:
     found = dict(embed_window(model.eval(), tokenizer, SENTENCES, Selection(*selection), batch_words))
     return [found[row] for row in range(len(SENTENCES))]

@@ -110,6 +110,19 @@ def test_files_of_patterns_and_folders_are_named_as_they_were_given(
             found(name)
 
 
+def test_the_root_of_a_store_is_a_folder_of_the_store(
+    memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    memory.pipe("/a.txt", b"Yes\n")
+    folder = Folder("memory://")
+    with folder.new("b.txt") as path:
+        path.write_bytes(b"No\n")
+    assert folder.sizes() == {"a.txt": 4, "b.txt": 3}
+    assert folder.read(["b.txt"]) == [memory.cat_file("/b.txt")] == [b"No\n"]
+    assert not any(tmp_path.iterdir())
+
+
 def test_files_of_a_folder_are_listed_when_they_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = Folder("out/")

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.input_documents import Documents
-from elmo_hf.embedding.shards import embed_documents
+from elmo_hf.embedding.shards import EmbeddingOptions, embed_documents
 from elmo_hf.embedding.window_vectors import Selection
 
 SUFFIXES = [".hdf5", ".safetensors", ".npz", ".parquet"]
@@ -38,7 +38,9 @@ def embed_file(model: ElmoModel, tokenizer: ElmoTokenizer, source: Any, output: 
     documents = Documents(["-"], stream=source, **reading)
     if isinstance(source, list):
         documents = Documents.find(source, output, **reading)
-    return embed_documents(model, tokenizer, documents, output, Selection(**parts), **options).sentences
+    selection = Selection(**parts)
+    count = embed_documents(model, tokenizer, documents, output, selection, EmbeddingOptions(**options))
+    return count.sentences
 
 
 @torch.no_grad()
