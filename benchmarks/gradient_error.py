@@ -21,7 +21,7 @@ from elmo_hf import ElmoForPreTraining, tiny_model
 from elmo_hf.folder.loading import tiny_tokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.sampled_softmax import draw_candidates
-from elmo_hf.language_model.streams import Stream, window_arguments
+from elmo_hf.language_model.streams import SentenceStream, window_arguments
 
 GROUPS = {"token_encoder.highways": "highways", "token_encoder.projection": "highways", "token_encoder": "characters"}
 GROUPS |= {"layers.0": "layer 1", "layers.1": "layer 2", "softmax": "softmax"}
@@ -34,7 +34,7 @@ def main() -> None:
     path = parser.parse_args().sentences
     tiny = tiny_model(ElmoForPreTraining)
     corpus = Corpus.from_sentences(some_sentences(path, NUM_SENTENCES), tiny_tokenizer())
-    streams = (Stream(corpus, ROWS, is_backward=is_backward).take(STEPS) for is_backward in (False, True))
+    streams = (SentenceStream(corpus, ROWS, is_backward=is_backward).take(STEPS) for is_backward in (False, True))
     inputs = {name: values.long() for name, values in window_arguments(corpus, *streams).items()}
     compare("`tiny`", tiny, lambda: tiny(**inputs).loss)
     large, window = language_model(path, small=False)

@@ -52,7 +52,7 @@ from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import evaluating, score_carried, score_from_zero
 from ..language_model.sentence_model import DIRECTIONS
-from ..language_model.streams import Stream, window_arguments
+from ..language_model.streams import SentenceStream, window_arguments
 from ..model.bilm import BiLMState
 from ..share.training_card import ElmoTrainer
 from .checkpoints import (
@@ -121,14 +121,16 @@ class Windows(Dataset):
     args: PretrainingArguments
     num_directions: int = 2
     # Made on first use, because this object is pickled for the workers of a DataLoader.
-    streams: list[Stream] = field(default_factory=list)
+    streams: list[SentenceStream] = field(default_factory=list)
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
         """The window at `index`; moving forward is cheap, moving back restarts the streams."""
         args, step = self.args, index * self.args.unroll_steps
         if not self.streams or step < self.streams[0].step:
             seed = args.seed if args.data_seed is None else args.data_seed
-            start = partial(Stream, self.corpus, self.num_rows, seed=seed, reset_probability=args.reset_probability)
+            start = partial(
+                SentenceStream, self.corpus, self.num_rows, seed=seed, reset_probability=args.reset_probability
+            )
             self.streams = [start(is_backward=is_backward) for is_backward in (False, True)[: self.num_directions]]
         for stream in self.streams:
             stream.skip(step - stream.step)

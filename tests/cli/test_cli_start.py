@@ -104,7 +104,7 @@ WRONG = {
     "pretrain file.txt -o lm --vocabulary words --config typo.json": "`cell_sise`, `layers`",
     "pretrain file.txt -o lm --vocabulary words --softmax sampled": "`num_softmax_samples`",
     "pretrain file.txt -o lm --vocabulary file.txt": "<UNK>",
-    "fill tiny file.txt": "there is no gap: write ___",
+    "fill tiny file.txt": "there is no gap in 'text': write ___",
     "score tiny empty.txt": "empty.txt has no sentences.",
     "score tiny file.txt --per-word there.tsv": "there.tsv exists already",
 }

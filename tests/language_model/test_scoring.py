@@ -21,7 +21,7 @@ from elmo_hf.conversion.witness.reference import ReferenceElmo, State
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.scoring import (
-    BATCH_WORDS,
+    SCORING_BATCH_WORDS,
     WINDOW_STEPS,
     Scores,
     evaluating,
@@ -70,7 +70,7 @@ def test_batches_are_bounded_and_change_nothing() -> None:
     model.register_forward_pre_hook(lambda module, args: shapes.append(tuple(args[0].shape[:2])))
     scores = score_from_zero(model, Corpus.from_sentences(SENTENCES * 200, tokenizer))
     assert len(shapes) == 6
-    assert all(rows * length <= BATCH_WORDS for rows, length in shapes)
+    assert all(rows * length <= SCORING_BATCH_WORDS for rows, length in shapes)
     assert_scores(scores, np.tile(expected.forward, 200), np.tile(expected.backward, 200))
 
 
