@@ -28,7 +28,7 @@ from elmo_hf.language_model.scoring import (
     score_carried,
     score_from_zero,
 )
-from elmo_hf.language_model.surprisal_table import PlacedSentence, place_sentences, write_table
+from elmo_hf.language_model.surprisal_table import PlacedSentence, place_sentences, save_table, surprisal_table
 
 
 def assert_scores(actual: Scores, forward: object, backward: object, tolerance: float = 1e-5) -> None:
@@ -168,7 +168,7 @@ def test_a_table_has_a_row_for_every_word_and_boundary(suffix: str, unit: str, t
     scores = tiny_lm().score([each.words for each in placed], tokenizer_with())
     scores.forward[0] = scores.backward[1] = np.nan
     path = tmp_path / f"table{suffix}"
-    write_table(path, placed, scores, tokenizer_with(), unit, skips_unknown=unit == "nats")
+    save_table(path, surprisal_table(placed, scores, tokenizer_with(), unit, skips_unknown=unit == "nats"))
     assert [*tmp_path.iterdir()] == [path]
     table = rows(path)
     assert list(table) == [*COLUMNS.replace("bits", unit).split(), "document_region"]
@@ -198,7 +198,8 @@ def test_a_table_has_a_row_for_every_word_and_boundary(suffix: str, unit: str, t
 def test_a_table_by_region_adds_up_its_words(tmp_path: Path) -> None:
     placed = list(place_sentences(["the ferry, left", "", "unseen. ten"], "ptb"))
     scores = tiny_lm().score([each.words for each in placed], tokenizer_with())
-    write_table(tmp_path / "t.tsv", placed, scores, tokenizer_with(), unit="nats", skips_unknown=True, by_region=True)
+    regions = surprisal_table(placed, scores, tokenizer_with(), unit="nats", skips_unknown=True, by_region=True)
+    save_table(tmp_path / "t.tsv", regions)
     table = rows(tmp_path / "t.tsv")
     assert list(table) == [*OF_REGIONS.split(), "forward_nats", "backward_nats"]
     assert list(zip(*(table[name] for name in OF_REGIONS.split()), strict=True)) == [
@@ -215,11 +216,10 @@ def test_a_table_by_region_adds_up_its_words(tmp_path: Path) -> None:
         np.testing.assert_allclose(np.array(table[f"{name}_nats"], dtype=np.float64), expected, rtol=1e-5)
 
 
-def test_many_regions_are_in_the_order_of_the_text(tmp_path: Path) -> None:
+def test_many_regions_are_in_the_order_of_the_text() -> None:
     placed = list(place_sentences(["a, b"] * 99, "ptb"))
     scores = tiny_lm().score([each.words for each in placed], tokenizer_with())
-    write_table(tmp_path / "t.tsv", placed, scores, tokenizer_with(), by_region=True)
-    table = rows(tmp_path / "t.tsv")
+    table = surprisal_table(placed, scores, tokenizer_with(), by_region=True).to_pydict()
     places = list(zip(table["sentence"], table["region"], table["word"], strict=True))
     assert places == [(sentence, *region) for sentence in range(99) for region in ((0, "a,"), (1, "b"))]
 
