@@ -25,7 +25,7 @@ from elmo_hf.folder.saved_config import read_config
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
-from elmo_hf.share.model_card import Conversion, Facts, as_list, render_card
+from elmo_hf.share.model_card import CardContent, Conversion, Facts, as_list, render_card
 
 from .alignment import align
 from .check import check_folder
@@ -108,16 +108,15 @@ def convert_source(
             if dtype != "float32":
                 save_model(checkpoint, folder, dtype)
             digests = {name: sha256_of_file(path) for name, path in checkpoint.sources.items()}
-            card = render_card(
-                destination.resolve().name,
-                config=checkpoint.config,
+            content = CardContent(
+                checkpoint.config,
                 num_parameters=num_parameters(checkpoint.tensors),
                 auto_class="AutoModel" if checkpoint.config.num_softmax_words is None else "AutoModelForPreTraining",
+                word_splitter=checkpoint.tokenizer.word_splitter,
                 facts=facts,
                 conversion=Conversion(source_name or path.resolve().name, digests, difference),
-                word_splitter=checkpoint.tokenizer.word_splitter,
-                **labels or {},
             )
+            card = render_card(destination.resolve().name, content, labels)
             (folder / "README.md").write_text(card, encoding="utf-8")
         write_sums(folder, MODEL_FILES)
     return difference
