@@ -66,17 +66,17 @@ def convert(
     With `--to allennlp`, SOURCE is such a repository, or tiny, and DEST gets AllenNLP's files, equal bit for bit to
     those that were converted.
     """
-    source, destination = paths[0] if len(paths) == 2 else None, paths[-1]
+    destination = paths[-1]
+    source = paths[0] if len(paths) == 2 else None
     files = {"options": options, "softmax": softmax, "vocabulary": vocabulary, "token_embeddings": token_embeddings}
-    origins = [source is not None, weights is not None, model is not None]
+    origins = [name for name in (source, weights, model) if name is not None]
+    lacks_options = weights is not None and options is None
     check_usage(
-        len(paths) < 3 and sum(origins) == 1 and (source is not None or weights is None or options is not None),
+        len(paths) <= 2 and len(origins) == 1 and not lacks_options,
         "give SOURCE and DEST; with --options and --weights, or with --model, DEST alone.",
     )
     refuse_alone("--model NAME", model is not None, **{"from": origin})
-    aligned = {layer: Path(file) for layer, _, file in (each.partition("=") for each in align or [])}
-    is_right = len(aligned) == len(align or []) and all(map(str.isdecimal, aligned)) and all(align or [])
-    check_usage(is_right, "--align takes LAYER=FILE, such as 1=en_best_mapping.pth, once for each layer.")
+    align_files = _align_files(align or [])
     others = [check, align, word_splitter, dtype != "float32", *files.values(), licence, language, source_of_weights]
     check_usage(
         to == "hf" or (source is not None and not any(others)),
@@ -97,16 +97,27 @@ def convert(
         return
     given = Given(**files, word_splitter=word_splitter)
     writing: dict[str, Any] = {"check": check, "dtype": dtype, "tell": say, "labels": labels}
-    writing["align_files"] = {int(layer): path for layer, path in aligned.items()}
+    writing["align_files"] = align_files
     if model is not None:
         difference = convert_published(model, destination, given, source={"origin": origin}, **writing)
     else:
-        found = source or weights
-        assert found is not None
-        difference = conversion.convert_source(found, destination, given, **writing)
+        checkpoint = source or weights
+        assert checkpoint is not None
+        difference = conversion.convert_source(checkpoint, destination, given, **writing)
     if difference is not None:
         say(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
     say(f"Wrote {destination}. Load it: AutoModel.from_pretrained({str(destination)!r}, trust_remote_code=True)")
+
+
+def _align_files(align: list[str]) -> dict[int, Path]:
+    """The file of the matrix of each layer, from values of --align."""
+    files = {}
+    for value in align:
+        layer, _, file = value.partition("=")
+        is_right = layer.isdecimal() and file != "" and int(layer) not in files
+        check_usage(is_right, "--align takes LAYER=FILE, such as 1=en_best_mapping.pth, once for each layer.")
+        files[int(layer)] = Path(file)
+    return files
 
 
 def models() -> None:
@@ -119,9 +130,9 @@ def models() -> None:
     from elmo_hf.conversion.published import PUBLISHED
 
     rows = [("name", "language", "size", "licence", "trained on", "source")]
-    for name, each in PUBLISHED.items():
-        source = each.source if each.weights else f"{each.source} (by hand)"
-        rows.append((name, each.language, each.size or "-", each.licence, each.text, source))
+    for name, published in PUBLISHED.items():
+        source = published.source if published.weights else f"{published.source} (by hand)"
+        rows.append((name, published.language, published.size or "-", published.licence, published.text, source))
     say_table(rows)
 
 
@@ -142,9 +153,11 @@ def publish(
     from elmo_hf.conversion import publish
     from elmo_hf.conversion.published import PUBLISHED
 
-    licensed = [name for name, each in PUBLISHED.items() if each.weights and each.licence != "unknown"]
-    outcomes = [publish.publish(name, organisation, Path(), private, tell=say) for name in names or licensed]
-    say_table([publish.COLUMNS, *(tuple(each.values()) for each in outcomes)])
-    failed = [each["name"] for each in outcomes if each["pushed"] == "-"]
+    if not names:
+        names = [name for name, published in PUBLISHED.items() if published.weights and published.licence != "unknown"]
+    outcomes = [publish.publish(name, organisation, Path(), private, tell=say) for name in names]
+    rows = [tuple(outcome.values()) for outcome in outcomes]
+    say_table([publish.COLUMNS, *rows])
+    failed = [outcome["name"] for outcome in outcomes if outcome["pushed"] == "-"]
     if failed:
         raise ValueError(f"not published: {', '.join(failed)}. The same command tries them again.")
