@@ -1,6 +1,6 @@
 """How well gaps are filled: one word of every sentence, from each direction and from both.
 
-    python benchmarks/cloze.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz --model tiny
+    python benchmarks/cloze.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz --model tiny
 
 The word is drawn among those that the softmax knows. The table has the share of gaps whose right word comes first, and
 the cost of the right word, -ln p, on average. The last line reads the sentences with a second gap one to three words

@@ -19,10 +19,9 @@ import typer
 from timing import print_table
 from torch import Tensor
 
+from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.folder.loading import load_complete, load_tokenizer
-from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.text.sentences import read_sentences
-from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 WARM, KS = 16, (0, 1, 2, 4, 8)
 WORDS = (1, 2, 3, 5, 10, 20)

@@ -1,6 +1,6 @@
 """Embedding and training on a GPU, against AllenNLP's loop and torch's LSTM (cuDNN's) on the same GPU.
 
-    python benchmarks/gpu.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz
+    python benchmarks/gpu.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz
 
 First the values are compared, in float32; nothing is timed if they differ. Then the contestants take turns, and medians
 are printed. Every contestant computes in the number format of its table row; a row's share is relative to the rate of a

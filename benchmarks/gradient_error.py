@@ -3,7 +3,7 @@
 Prints |g - g'| / |g| of each group of weights: for `tiny` with the exact softmax, and at the original's size with
 random weights and the sampled softmax, from the same window.
 
-    python benchmarks/gradient_error.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz
+    python benchmarks/gradient_error.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz
 """
 
 import argparse
@@ -17,8 +17,7 @@ from timing import print_table
 from torch import Tensor, nn
 from workload import some_sentences
 
-from elmo_hf import ElmoForPreTraining, tiny_model
-from elmo_hf.folder.loading import tiny_tokenizer
+from elmo_hf import ElmoForPreTraining, tiny_model, tiny_tokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.sampled_softmax import draw_candidates
 from elmo_hf.language_model.streams import SentenceStream, window_arguments

@@ -1,7 +1,7 @@
 """Error against float32, and speed, of the choices on a CPU and of low precision, on real sentences.
 
-    python benchmarks/peers_cpu.py ../shared/data/ud_english_ewt/en_ewt-ud-test.conllu.gz
-    python benchmarks/peers_cpu.py ../shared/data/ud_english_ewt/en_ewt-ud-test.conllu.gz --model tiny
+    python benchmarks/peers_cpu.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-test.conllu.gz
+    python benchmarks/peers_cpu.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-test.conllu.gz --model tiny
 
 Each contestant runs the same sentences from character ids to the mix of the layers:
 

@@ -1,6 +1,6 @@
 """Plots words per second over batch size, sentence length and threads, of our model and AllenNLP's loop.
 
-    python benchmarks/scaling.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz -o docs/images/scaling.png
+    python benchmarks/scaling.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz -o docs/images/scaling.png
 
 Each point is a batch of sentences of one length, cut from real text, so only one quantity changes from point to point.
 First both must give equal values; then they take turns, and medians are drawn and printed.

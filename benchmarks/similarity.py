@@ -21,9 +21,8 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.folder.loading import load_complete, model_folder
-from elmo_hf.model.modeling_elmo import ElmoModel
-from elmo_hf.tokenizer.tokenization_elmo import ElmoTokenizer
 
 BATCH = 64
 POOLINGS = ("mean", "maximum")

@@ -1,6 +1,6 @@
 """Words per second of the whole tokenizer call, against a plain per-character Python loop, on a text file.
 
-    python benchmarks/tokenizer.py ../shared/data/wikitext2/test.txt
+    python benchmarks/tokenizer.py $ELMO_HF_DATA/wikitext2/test.txt
 
 The loop does what AllenNLP's `batch_to_ids` does: it builds a list of ids for each word, character by character, and
 then a tensor. First both must give the same ids; then they take turns, `--rounds` times, and medians are printed. The

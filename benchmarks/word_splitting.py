@@ -1,6 +1,6 @@
 """The agreement of `word_splitter="ptb"` with a treebank: precision, recall and F1 of word spans in raw text.
 
-    python benchmarks/word_splitting.py ../shared/data/ud_english_ewt/en_ewt-ud-test.conllu.gz
+    python benchmarks/word_splitting.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-test.conllu.gz
 
 A word is found if its first and last characters have the positions of a gold word's, not counting white space.
 Multiword tokens of the treebank are split (`do n't`).
