@@ -56,7 +56,10 @@ def main(
     figure = Figure(figsize=(9, 3), layout="constrained")
     rows = []
     for axes, curve in zip(figure.subplots(1, len(drawn)), drawn, strict=True):
-        speeds = {number: words_per_second(model, loop, text, *point, rounds) for number, point in curve.points.items()}
+        speeds = {}
+        for number, (size, length, threads) in curve.points.items():
+            torch.set_num_threads(threads)
+            speeds[number] = words_per_second(model, loop, text, size, length, rounds)
         for name, label in NAMES.items():
             axes.plot(list(speeds), [speed[name] for speed in speeds.values()], marker="o", label=label)
         axes.set(xlabel=curve.label, ylim=(0, None))
@@ -76,10 +79,9 @@ def main(
 
 @torch.no_grad()
 def words_per_second(
-    model: ElmoModel, loop: LoopElmo, text: list[str], size: int, length: int, threads: int, rounds: int
+    model: ElmoModel, loop: LoopElmo, text: list[str], size: int, length: int, rounds: int
 ) -> dict[str, float]:
     """Words per second of one batch, by contestant."""
-    torch.set_num_threads(threads)
     words = iter(text)
     (batch,) = batches_of([list(islice(words, length)) for _ in range(size)], size)
     check_equal("the loop", loop(batch.input_ids).mix, model(**batch.inputs).last_hidden_state)

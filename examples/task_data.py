@@ -198,8 +198,8 @@ def _hub(name: str, config: str | None = None, renamed: dict[str, str] | None = 
     return data.select_columns([column for column in data["train"].column_names if column in ours])
 
 
-def _hub_with_names(names: list[str], *args: Any) -> DatasetDict:
-    return _hub(*args).cast_column("label", ClassLabel(names=names))
+def _hub_with_names(dataset: str, names: list[str]) -> DatasetDict:
+    return _hub(dataset).cast_column("label", ClassLabel(names=names))
 
 
 def _hub_xquad() -> DatasetDict:
@@ -219,11 +219,11 @@ TASKS: dict[str, tuple[Callable[[Path], DatasetDict], Callable[[], DatasetDict]]
     "trec": (_local_trec, lambda: _hub("CogComp/trec", renamed={"coarse_label": "label"}, **TABLES)),
     "sst2": (
         lambda folder: _local_sst(folder, {0: 0, 1: 0, 3: 1, 4: 1}, ["negative", "positive"]),
-        lambda: _hub_with_names(["negative", "positive"], "SetFit/sst2"),
+        lambda: _hub_with_names("SetFit/sst2", ["negative", "positive"]),
     ),
     "sst5": (
         lambda folder: _local_sst(folder, {label: label for label in range(5)}, SST5),
-        lambda: _hub_with_names(SST5, "SetFit/sst5"),
+        lambda: _hub_with_names("SetFit/sst5", SST5),
     ),
     "ag_news": (_local_ag_news, lambda: _hub("fancyzhx/ag_news")),
     "sick": (

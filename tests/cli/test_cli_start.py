@@ -18,7 +18,24 @@ from typer.testing import CliRunner
 from elmo_hf.cli.errors import Command, line_of
 from elmo_hf.folder.saved_json import naming
 
-VERBS = "convert models embed vectors usages export push publish vocab pretrain score fill info check env card".split()
+VERBS = [
+    "convert",
+    "models",
+    "embed",
+    "vectors",
+    "usages",
+    "export",
+    "push",
+    "publish",
+    "vocab",
+    "pretrain",
+    "score",
+    "fill",
+    "info",
+    "check",
+    "env",
+    "card",
+]
 LONG = "x" * 300  # characters, more than a file's name may have
 OF_TINY_LM = " ".join(f"--{name} {TINY_LM}/{name}.{end}" for name, end in (("options", "json"), ("weights", "hdf5")))
 FORMS, BACK = "give SOURCE and DEST; with", "--to allennlp takes SOURCE and DEST and no other option."

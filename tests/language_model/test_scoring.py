@@ -236,11 +236,11 @@ def test_the_command_carries_the_state_through_documents(tmp_path: Path) -> None
     for name, more in (("t.tsv", ()), ("r.tsv", ("--regions",))):
         printed = output_of("score", tmp_path / "lm", tmp_path / "text", "--per-word", tmp_path / name, *options, *more)
         assert printed.count("14 of 14 predictions") == 2
-    assert rows(tmp_path / "r.tsv")["word"] == "the ferry left. ten late Yes, at ten.".split()
+    assert rows(tmp_path / "r.tsv")["word"] == ["the", "ferry", "left.", "ten", "late", "Yes,", "at", "ten."]
     table = rows(tmp_path / "t.tsv")
     places = zip(table["document"], table["document_sentence"], table["document_region"], table["word"], strict=True)
     assert [place for place in places if place[3] in ("late", "at")] == [(0, 1, 4, "late"), (1, 0, 1, "at")]
-    documents = [["the ferry left .".split(), ["ten", "late"]], ["Yes , at ten .".split()]]
+    documents = [[["the", "ferry", "left", "."], ["ten", "late"]], [["Yes", ",", "at", "ten", "."]]]
     alone = [model.score(sentences, tokenizer_with(), carries_state=True, num_rows=1) for sentences in documents]
     for name in ("forward", "backward"):
         nats = [each for each in table[f"{name}_nats"] if each is not None]

@@ -152,3 +152,10 @@ def test_a_runs_values_change_neither_metadata_nor_tables(text: str) -> None:
     assert (data.model_name, data.datasets, data.pipeline_tag) == (printable(text), ["org/data"], "feature-extraction")
     shown, lines = markdown(text), card.splitlines()
     assert [lines.count(f"| {shown} | {shown} |"), lines.count(f"| {shown} |"), lines.count(f"# {shown}")] == [2, 2, 1]
+
+
+def test_metadata_of_any_name_is_metadata() -> None:
+    labels = {"name": "of a model", "content": 1, "config": [2], "repository": "org/other"}
+    card = ModelCard(render_card("mine", CardContent(SMALL), labels))
+    assert labels.items() <= card.data.to_dict().items()
+    assert "# mine" in card.text.splitlines()
