@@ -211,9 +211,9 @@ def main(
 
     print_errors(runs, [batch_of(words[start : start + 32]) for start in range(0, min(sentences, len(words)), 32)])
     # Ragged batches in file order; four calls at batch 1.
-    batches = {
-        size: [batch_of(words[start : start + size]) for start in range(0, max(size, 4), size)] for size in SIZES
-    }
+    batches = {}
+    for size in SIZES:
+        batches[size] = [batch_of(words[start : start + size]) for start in range(0, max(size, 4), size)]
     print_speeds(runs, batches, rounds)  # measuring errors has warmed up all contestants
     longest = max(words[:32], key=len)
     operators = profile(runs["float32"], batch_of([longest]))

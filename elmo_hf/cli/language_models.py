@@ -278,7 +278,7 @@ def score(
     if per_word is not None:
         check_new_file(per_word)
     language_model, tokenizer = load_on_gpu(model)
-    splitter = words or scoring_splitter(language_model.config, tokenizer)
+    splitter = scoring_splitter(language_model.config, tokenizer) if words is None else words
     if by:
         assert column is not None  # see `refuse_alone` above
         text = _read_rows(source, column, by, splitter, encoding, input_format)

@@ -90,7 +90,9 @@ def usages(
     if sum(len(usages) for usages in usages_of.values()) == 1:
         raise ValueError(f"{word!r} occurs only once, so there is no pair to compare.")
     _say_distances(vectors, views, seed)
-    distances = {key: {other: mean_distances(vectors[key], vectors[other]) for other in usages_of} for key in usages_of}
+    distances: dict[str, dict[str, np.ndarray]] = {}
+    for key in vectors:
+        distances[key] = {other: mean_distances(vectors[key], vectors[other]) for other in vectors}
     # The usages of a single corpus are compared with each other.
     for key, other in zip(usages_of, reversed(usages_of), strict=True):
         _say_ends(f"{other} (layer {shown_view})", key, usages_of[key], distances[key][other][view])

@@ -221,12 +221,13 @@ def new_card(folder: Path, labels: dict[str, Any], repository: str | None = None
 
 
 def _source(model: SavedModel) -> str:
-    labels = model.card.data
-    named = labels.get("base_model") or labels.get("source")
+    """The source of the weights by the card's metadata, or by the sentence of a conversion."""
+    for name in ("base_model", "source"):
+        source = _listed(model.card.data.get(name))
+        if source:
+            return source
     sentence = re.search(r"^converted from (.+) by `elmo-hf`", model.card.text, re.MULTILINE)
-    if not named and sentence is not None:
-        named = MARKDOWN_ESCAPE.sub(r"\1", sentence[1])
-    return _listed(named) or "not said"
+    return "not said" if sentence is None else MARKDOWN_ESCAPE.sub(r"\1", sentence[1])
 
 
 def _abilities(model: SavedModel, name: str) -> list[str]:

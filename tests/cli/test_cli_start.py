@@ -48,6 +48,8 @@ USAGE = {
     "convert folder new --to allennlp --license mit": BACK,
     "convert folder new --from files": "--from needs --model NAME.",
     "convert folder new --to onnx": "'--to'",
+    "convert files new --align 1=": "--align takes LAYER=FILE",
+    "convert files new --align 1=a --align 01=b": "once for each layer.",
     "embed tiny file.txt": "'--output' / '-o'",
     "embed tiny file.txt -o v.npz --layers second": "'--layers'",
     "embed tiny file.txt -o v.npz --batch-words 0": "'--batch-words'",
