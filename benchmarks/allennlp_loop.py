@@ -102,7 +102,8 @@ class LoopLSTMP(nn.Module):
         length, width = inputs.shape[1], self.cell_size
         outputs = inputs.new_zeros(inputs.shape[0], length, self.projection_size)
         num_rows = 1 if self.reverse else len(lengths)
-        for t in reversed(range(length)) if self.reverse else range(length):
+        steps = reversed(range(length)) if self.reverse else range(length)
+        for t in steps:
             if self.reverse:
                 while num_rows < len(lengths) and lengths[num_rows] > t:
                     num_rows += 1

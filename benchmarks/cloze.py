@@ -1,6 +1,6 @@
 """How well gaps are filled: one word of every sentence, from each direction and from both.
 
-    python benchmarks/cloze.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz --model tiny
+    python benchmarks/cloze.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz --model tiny
 
 The word is drawn among those that the softmax knows. The table has the share of gaps whose right word comes first, and
 the cost of the right word, -ln p, on average. The last line reads the sentences with a second gap one to three words
@@ -8,6 +8,7 @@ before the first.
 """
 
 import random
+from collections import defaultdict
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
@@ -31,11 +32,12 @@ def main(
     language_models, tokenizer = load_language_models(model)
     unknown = tokenizer.word_classes(["<UNK>"])[0]
     generator = random.Random(seed)
-    found: dict[str, list[tuple[bool, float]]] = {}
+    is_first: dict[str, list[bool]] = defaultdict(list)
+    costs: dict[str, list[float]] = defaultdict(list)
     for words in read_sentences(corpus):
         words = words.split() if isinstance(words, str) else list(words)
         classes = tokenizer.word_classes(words)
-        places = [place for place, each in enumerate(classes) if each != unknown and place >= 3]
+        places = [place for place, word_class in enumerate(classes) if word_class != unknown and place >= 3]
         if not places:
             continue
         place = generator.choice(places)
@@ -45,15 +47,14 @@ def main(
         answers: dict[str, Tensor] = dict(zip(("forward", "backward"), log_probs, strict=False))
         answers["both"] = log_probs.sum(dim=0).log_softmax(dim=-1)
         answers["forward, a second gap"] = gap_log_probs(language_models, tokenizer, second, [place])[0, 0]
-        for name, each in answers.items():
-            found.setdefault(name, []).append((each.argmax().item() == classes[place], -each[classes[place]].item()))
-        if len(found["both"]) == sentences:
+        right = classes[place]
+        for name, answer in answers.items():
+            is_first[name].append(answer.argmax().item() == right)
+            costs[name].append(-answer[right].item())
+        if len(costs["both"]) == sentences:
             break
-    rows = [
-        [name, f"{fmean(first for first, _ in each):.1%}", f"{fmean(cost for _, cost in each):.2f}"]
-        for name, each in found.items()
-    ]
-    print(f"{len(found['both'])} gaps")
+    rows = [[name, f"{fmean(is_first[name]):.1%}", f"{fmean(costs[name]):.2f}"] for name in costs]
+    print(f"{len(costs['both'])} gaps")
     print_table(["read", "right word first", "nats"], rows)
 
 

@@ -19,9 +19,8 @@ import typer
 from timing import print_table
 from torch import Tensor
 
+from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.folder.loading import load_complete, load_tokenizer
-from elmo_hf.model.modeling_elmo import ElmoModel
-from elmo_hf.model.tokenization_elmo import ElmoTokenizer
 from elmo_hf.text.sentences import read_sentences
 
 WARM, KS = 16, (0, 1, 2, 4, 8)
@@ -67,17 +66,20 @@ def main(
     ends = ends[:: max(1, len(ends) // count)][:count]
     for name in models:
         model, tokenizer = load_complete(name), load_tokenizer(name)
-        texts = {k: [sentences[end - k : end + 1] for end in ends] for k in (*KS, WARM)}
-        warm = first_words(model, tokenizer, texts[WARM])
-        found = {f"after {k}": first_words(model, tokenizer, texts[k]) for k in KS}
-        found["elsewhere"] = first_words(model, tokenizer, texts[WARM], shift=1)
+        warm_texts = [sentences[end - WARM : end + 1] for end in ends]
+        warm = first_words(model, tokenizer, warm_texts)
+        vectors_of = {}
+        for k in KS:
+            vectors_of[f"after {k}"] = first_words(model, tokenizer, [sentences[end - k : end + 1] for end in ends])
+        vectors_of["elsewhere"] = first_words(model, tokenizer, warm_texts, shift=1)
         rows = []
         for layer, right in enumerate(warm):
-            for state, vectors in found.items():
+            for state, vectors in vectors_of.items():
                 distances = (vectors[layer] - right).norm(dim=-1) / right.norm(dim=-1)
                 cosines = torch.cosine_similarity(vectors[layer], right, dim=-1)
-                means = zip(*(each.mean(dim=(0, 1)).tolist() for each in (distances, cosines)), strict=True)
-                rows.append([f"layer {layer + 1}, {state}", *(f"{100 * far:.2f}, {near:.4f}" for far, near in means)])
+                by_word = zip(distances.mean(dim=(0, 1)).tolist(), cosines.mean(dim=(0, 1)).tolist(), strict=True)
+                cells = [f"{100 * distance:.2f}, {cosine:.4f}" for distance, cosine in by_word]
+                rows.append([f"layer {layer + 1}, {state}", *cells])
         print(f"\n{name}, {len(ends)} sentences")
         print_table(["state", *(f"word {word}" for word in WORDS)], rows)
 

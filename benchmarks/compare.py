@@ -1,6 +1,6 @@
 """Times this checkout against another commit, so that it does not get slower unnoticed.
 
-    python benchmarks/compare.py main ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz
+    python benchmarks/compare.py main $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz
 
 The other commit is checked out into a temporary folder. Each side has a process with its own `elmo_hf` and this
 checkout's `compare_worker.py`. Both load the same weights, must give the same values, and take turns. The table has the

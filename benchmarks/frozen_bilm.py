@@ -44,7 +44,11 @@ def make_sentences(number: int) -> list[list[str]]:
     generator = np.random.default_rng(0)
     letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
     lengths = generator.integers(NUM_WORDS // 2, NUM_WORDS * 3 // 2, number)
-    return [["".join(generator.choice(letters, generator.integers(1, 13))) for _ in range(n)] for n in lengths]
+
+    def word() -> str:
+        return "".join(generator.choice(letters, generator.integers(1, 13)))
+
+    return [[word() for _ in range(length)] for length in lengths]
 
 
 def peak_memory(contestant: str, sizes: dict[str, int]) -> float:
@@ -107,7 +111,9 @@ def main(
     tokenizer, model = ElmoTokenizer(), make_model(sizes, freeze_bilm=True).train()
     words = make_sentences(sentences)
     encoded = tokenizer(words, is_split_into_words=True)
-    labels = [[-100, *[len(word) % NUM_LABELS for word in text], -100] for text in words]
+    labels = []
+    for text in words:
+        labels.append([-100, *(len(word) % NUM_LABELS for word in text), -100])
     plain = datasets.Dataset.from_dict({**encoded, "labels": labels}).with_format("numpy")
     start = time.perf_counter()
     kept = add_bilm_layers(plain, model, tokenizer)

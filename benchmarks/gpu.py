@@ -1,6 +1,6 @@
 """Embedding and training on a GPU, against AllenNLP's loop and torch's LSTM (cuDNN's) on the same GPU.
 
-    python benchmarks/gpu.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz
+    python benchmarks/gpu.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz
 
 First the values are compared, in float32; nothing is timed if they differ. Then the contestants take turns, and medians
 are printed. Every contestant computes in the number format of its table row; a row's share is relative to the rate of a
@@ -78,8 +78,9 @@ def inference(model: ElmoModel, batches: list[Batch], rounds: int, device: torch
     rows, errors = [], []
     for name in FORMATS:
         with products_of(name) as dtype:
-            rows.append([name, *speeds(model, loop, lstms, batches, vectors, dtype, rounds, device)])
-            mixes = mixes_of(deepcopy(model).to(dtype), batches)
+            rounded, rounded_loop, rounded_lstms = (deepcopy(part).to(dtype) for part in (model, loop, lstms))
+            rows.append([name, *speeds(rounded, rounded_loop, rounded_lstms, batches, vectors, rounds)])
+            mixes = mixes_of(rounded, batches)
         found = torch.cat([mix[batch.attention_mask > 0] for mix, batch in zip(mixes, batches, strict=True)])
         relative = (found.float() - exact).norm(dim=-1) / exact.norm(dim=-1)
         errors.append([name, f"{relative.mean():.1e}", f"{relative.max():.1e}"])
@@ -94,13 +95,11 @@ def speeds(
     lstms: ProjectedLstms,
     batches: list[Batch],
     vectors: Sequence[tuple[Tensor, Tensor]],
-    dtype: torch.dtype,
     rounds: int,
-    device: torch.device,
 ) -> list[str]:
-    """A row of the inference table."""
-    model, loop, lstms = (deepcopy(each).to(dtype) for each in (model, loop, lstms))
-    vectors = [(each.to(dtype), mask) for each, mask in vectors]
+    """A row of the inference table, for the format of the models' weights."""
+    device, dtype = model.device, model.dtype
+    vectors = [(token_vectors.to(dtype), mask) for token_vectors, mask in vectors]
     side = 64 if device.type == "cpu" else MATRIX_SIZE
     matrix = torch.randn(side, side, device=device, dtype=dtype)
     turns = Rounds(
@@ -108,7 +107,7 @@ def speeds(
             "ours": finished(lambda: mixes_of(model, batches), device),
             "loop": finished(lambda: [loop(batch.input_ids) for batch in batches], device),
             "biLM": finished(
-                lambda: [model(inputs_embeds=each, attention_mask=mask) for each, mask in vectors], device
+                lambda: [model(inputs_embeds=tokens, attention_mask=mask) for tokens, mask in vectors], device
             ),
             "nn.LSTM": finished(lambda: [lstms(*pair) for pair in vectors], device),
             "matrix": finished(lambda: torch.mm(matrix, matrix), device),
@@ -116,9 +115,11 @@ def speeds(
         rounds,
     )
     words = num_words(batches)
-    rate, peak = flops(model.config, batches) / turns.median("ours"), 2 * side**3 / turns.median("matrix")
+    rate = flops(model.config, batches) / turns.median("ours")
+    peak = 2 * side**3 / turns.median("matrix")
     ours, theirs, alone, lstm = (f"{words / turns.median(name):,.0f}" for name in ("ours", "loop", "biLM", "nn.LSTM"))
-    times, lstm_times = f"{turns.ratio('loop', 'ours'):.1f}", f"{turns.ratio('nn.LSTM', 'biLM'):.2f}"
+    times = f"{turns.ratio('loop', 'ours'):.1f}"
+    lstm_times = f"{turns.ratio('nn.LSTM', 'biLM'):.2f}"
     shares = [f"{rate / 1e12:.2f}", f"{peak / 1e12:.2f}", f"{rate / peak:.0%}"]
     return [ours, theirs, times, alone, lstm, lstm_times, *shares]
 

@@ -85,17 +85,21 @@ def errors(layer: BiLMLayer, shapes: list[tuple[int, int]]) -> None:
         for name in FORMATS:
             with products_of(name) as dtype:
                 rounded = deepcopy(layer).to(dtype)
-                ours, packed = (
-                    [error(*pair) for pair in zip(results(rounded, path, *inputs), exact, strict=True)]
-                    for path in ("triton", "packed")
-                )
-            for what, one, other in zip(NAMES, ours, packed, strict=True):
+                triton = list(map(error, results(rounded, "triton", *inputs), exact))
+                packed = list(map(error, results(rounded, "packed", *inputs), exact))
+            for what, one, other in zip(NAMES, triton, packed, strict=True):
                 if name == "float32" and not one <= 1e-5:
                     raise SystemExit(f"{batch} texts of {length} words, {kind}: {what} differ by {one:.1e}.")
                 before = worst.get((name, what), (0.0, 0.0))
                 worst[name, what] = max(before[0], one), max(before[1], other)
-    rows = [[name, *(f"{value:.1e}" for what in NAMES for value in worst[name, what])] for name in FORMATS]
-    print_table(["largest errors", *(f"{what}, {path}" for what in NAMES for path in ("Triton", "packed"))], rows)
+    header = ["largest errors"]
+    for what in NAMES:
+        header += [f"{what}, Triton", f"{what}, packed"]
+    rows = []
+    for name in FORMATS:
+        values = itertools.chain.from_iterable(worst[name, what] for what in NAMES)
+        rows.append([name, *(f"{value:.1e}" for value in values)])
+    print_table(header, rows)
 
 
 def seconds(layer: BiLMLayer, inputs: Tensor, layout: BatchLayout, *states: Tensor, train: bool) -> tuple[float, float]:

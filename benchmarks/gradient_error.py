@@ -3,7 +3,7 @@
 Prints |g - g'| / |g| of each group of weights: for `tiny` with the exact softmax, and at the original's size with
 random weights and the sampled softmax, from the same window.
 
-    python benchmarks/gradient_error.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz
+    python benchmarks/gradient_error.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz
 """
 
 import argparse
@@ -17,11 +17,10 @@ from timing import print_table
 from torch import Tensor, nn
 from workload import some_sentences
 
-from elmo_hf import ElmoForPreTraining, tiny_model
-from elmo_hf.folder.loading import tiny_tokenizer
+from elmo_hf import ElmoForPreTraining, tiny_model, tiny_tokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.sampled_softmax import draw_candidates
-from elmo_hf.language_model.streams import Stream, window_arguments
+from elmo_hf.language_model.streams import SentenceStream, window_arguments
 
 GROUPS = {"token_encoder.highways": "highways", "token_encoder.projection": "highways", "token_encoder": "characters"}
 GROUPS |= {"layers.0": "layer 1", "layers.1": "layer 2", "softmax": "softmax"}
@@ -34,7 +33,7 @@ def main() -> None:
     path = parser.parse_args().sentences
     tiny = tiny_model(ElmoForPreTraining)
     corpus = Corpus.from_sentences(some_sentences(path, NUM_SENTENCES), tiny_tokenizer())
-    streams = (Stream(corpus, ROWS, is_backward=is_backward).take(STEPS) for is_backward in (False, True))
+    streams = (SentenceStream(corpus, ROWS, is_backward=is_backward).take(STEPS) for is_backward in (False, True))
     inputs = {name: values.long() for name, values in window_arguments(corpus, *streams).items()}
     compare("`tiny`", tiny, lambda: tiny(**inputs).loss)
     large, window = language_model(path, small=False)

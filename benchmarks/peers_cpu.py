@@ -1,7 +1,7 @@
 """Error against float32, and speed, of the choices on a CPU and of low precision, on real sentences.
 
-    python benchmarks/peers_cpu.py ../shared/data/ud_english_ewt/en_ewt-ud-test.conllu.gz
-    python benchmarks/peers_cpu.py ../shared/data/ud_english_ewt/en_ewt-ud-test.conllu.gz --model tiny
+    python benchmarks/peers_cpu.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-test.conllu.gz
+    python benchmarks/peers_cpu.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-test.conllu.gz --model tiny
 
 Each contestant runs the same sentences from character ids to the mix of the layers:
 
@@ -168,17 +168,16 @@ def profile(run: Run, inputs: dict[str, Tensor]) -> list[list[str]]:
     run(inputs)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=True) as recorded:
         run(inputs)
-    operators = sorted(recorded.key_averages(group_by_input_shape=True), key=lambda each: -each.self_cpu_time_total)
-    whole = sum(each.self_cpu_time_total for each in operators)
-    return [
-        [
-            f"{each.key} {' '.join(str(shape) for shape in each.input_shapes if shape)}",
-            f"{each.count}",
-            f"{each.self_cpu_time_total / 1000:.1f}",
-            f"{each.self_cpu_time_total / whole:.1%}",
-        ]
-        for each in operators[:10]
-    ]
+    operators = list(recorded.key_averages(group_by_input_shape=True))
+    operators.sort(key=lambda operator: operator.self_cpu_time_total, reverse=True)
+    whole = sum(operator.self_cpu_time_total for operator in operators)
+    rows = []
+    for operator in operators[:10]:
+        shapes = " ".join(str(shape) for shape in operator.input_shapes if shape)
+        time_total = operator.self_cpu_time_total
+        row = [f"{operator.key} {shapes}", f"{operator.count}", f"{time_total / 1000:.1f}", f"{time_total / whole:.1%}"]
+        rows.append(row)
+    return rows
 
 
 def main(
@@ -210,41 +209,53 @@ def main(
     def batch_of(chosen: list[Any]) -> dict[str, Tensor]:
         return dict(tokenizer(chosen, is_split_into_words=True, padding=True, return_tensors="pt"))
 
-    of_words: dict[str, dict[str, list[Tensor]]] = {}
-    for start in range(0, min(sentences, len(words)), 32):
-        inputs = batch_of(words[start : start + 32])
-        expected = runs["float32"](inputs)
-        for name in list(runs)[1:]:
-            for layer, error in errors(runs[name](inputs), expected, inputs["attention_mask"]).items():
-                of_words.setdefault(name, {}).setdefault(layer, []).append(error)
-    layers = list(next(iter(of_words.values())))
-    cells = {name: [torch.cat(by_layer[layer]) for layer in layers] for name, by_layer in of_words.items()}
-    shown = [[name, *(f"{cell.mean():.2%} ({cell.max():.2%})" for cell in row)] for name, row in cells.items()]
-    print_table(["error against float32, mean (largest)", *layers], shown)
-
-    times: dict[tuple[str, int], list[float]] = {}
-    for _ in range(rounds):  # measuring errors has warmed up all contestants
-        for size in SIZES:
-            # Ragged batches in file order; four calls at batch 1.
-            batches = [batch_of(words[start : start + size]) for start in range(0, max(size, 4), size)]
-            number = sum(int(inputs["attention_mask"].sum()) for inputs in batches)
-            for name, run in runs.items():
-                begin = time.perf_counter()
-                for inputs in batches:
-                    run(inputs)
-                times.setdefault((name, size), []).append(number / (time.perf_counter() - begin))
-    medians = {key: statistics.median(speeds) for key, speeds in times.items()}
-    shown = [
-        [
-            name,
-            *(f"{medians[name, size]:,.0f} ({medians[name, size] / medians['float32', size]:.2f})" for size in SIZES),
-        ]
-        for name in runs
-    ]
-    print_table(["words/s, boundaries included (times float32), batch", *map(str, SIZES)], shown)
+    print_errors(runs, [batch_of(words[start : start + 32]) for start in range(0, min(sentences, len(words)), 32)])
+    # Ragged batches in file order; four calls at batch 1.
+    batches = {}
+    for size in SIZES:
+        batches[size] = [batch_of(words[start : start + size]) for start in range(0, max(size, 4), size)]
+    print_speeds(runs, batches, rounds)  # measuring errors has warmed up all contestants
     longest = max(words[:32], key=len)
     operators = profile(runs["float32"], batch_of([longest]))
     print_table([f"float32, one text of {len(longest)} words", "calls", "ms", "share"], operators)
+
+
+def print_errors(runs: dict[str, Run], batches: list[dict[str, Tensor]]) -> None:
+    """Prints the errors of all contestants against float32, over the words of all batches."""
+    errors_of: dict[str, dict[str, list[Tensor]]] = {}  # by contestant and layer
+    for inputs in batches:
+        expected = runs["float32"](inputs)
+        for name in list(runs)[1:]:
+            for layer, error in errors(runs[name](inputs), expected, inputs["attention_mask"]).items():
+                errors_of.setdefault(name, {}).setdefault(layer, []).append(error)
+    rows = []
+    for name, by_layer in errors_of.items():
+        joined = [torch.cat(parts) for parts in by_layer.values()]
+        rows.append([name, *(f"{error.mean():.2%} ({error.max():.2%})" for error in joined)])
+    layers = next(iter(errors_of.values()))
+    print_table(["error against float32, mean (largest)", *layers], rows)
+
+
+def print_speeds(runs: dict[str, Run], batches: dict[int, list[dict[str, Tensor]]], rounds: int) -> None:
+    """Prints the words per second of all contestants, by size of the batches."""
+    times: dict[tuple[str, int], list[float]] = {}
+    for _ in range(rounds):
+        for size, batches_of_size in batches.items():
+            number = sum(int(inputs["attention_mask"].sum()) for inputs in batches_of_size)
+            for name, run in runs.items():
+                begin = time.perf_counter()
+                for inputs in batches_of_size:
+                    run(inputs)
+                times.setdefault((name, size), []).append(number / (time.perf_counter() - begin))
+    medians = {key: statistics.median(speeds) for key, speeds in times.items()}
+    rows = []
+    for name in runs:
+        row = [name]
+        for size in SIZES:
+            speed = medians[name, size]
+            row.append(f"{speed:,.0f} ({speed / medians['float32', size]:.2f})")
+        rows.append(row)
+    print_table(["words/s, boundaries included (times float32), batch", *map(str, SIZES)], rows)
 
 
 if __name__ == "__main__":

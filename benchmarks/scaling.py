@@ -1,6 +1,6 @@
 """Plots words per second over batch size, sentence length and threads, of our model and AllenNLP's loop.
 
-    python benchmarks/scaling.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz -o docs/images/scaling.png
+    python benchmarks/scaling.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz -o docs/images/scaling.png
 
 Each point is a batch of sentences of one length, cut from real text, so only one quantity changes from point to point.
 First both must give equal values; then they take turns, and medians are drawn and printed.
@@ -56,7 +56,10 @@ def main(
     figure = Figure(figsize=(9, 3), layout="constrained")
     rows = []
     for axes, curve in zip(figure.subplots(1, len(drawn)), drawn, strict=True):
-        speeds = {number: words_per_second(model, loop, text, *point, rounds) for number, point in curve.points.items()}
+        speeds = {}
+        for number, (size, length, threads) in curve.points.items():
+            torch.set_num_threads(threads)
+            speeds[number] = words_per_second(model, loop, text, size, length, rounds)
         for name, label in NAMES.items():
             axes.plot(list(speeds), [speed[name] for speed in speeds.values()], marker="o", label=label)
         axes.set(xlabel=curve.label, ylim=(0, None))
@@ -76,10 +79,9 @@ def main(
 
 @torch.no_grad()
 def words_per_second(
-    model: ElmoModel, loop: LoopElmo, text: list[str], size: int, length: int, threads: int, rounds: int
+    model: ElmoModel, loop: LoopElmo, text: list[str], size: int, length: int, rounds: int
 ) -> dict[str, float]:
     """Words per second of one batch, by contestant."""
-    torch.set_num_threads(threads)
     words = iter(text)
     (batch,) = batches_of([list(islice(words, length)) for _ in range(size)], size)
     check_equal("the loop", loop(batch.input_ids).mix, model(**batch.inputs).last_hidden_state)

@@ -21,9 +21,8 @@ from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.folder.loading import load_complete, model_folder
-from elmo_hf.model.modeling_elmo import ElmoModel
-from elmo_hf.model.tokenization_elmo import ElmoTokenizer
 
 BATCH = 64
 POOLINGS = ("mean", "maximum")
@@ -97,16 +96,17 @@ class Pairs:
 
     def __init__(self, model: ElmoModel, tokenizer: ElmoTokenizer, train: Part, test: Part) -> None:
         """Embeds both parts."""
-        self.train, self.test = (
-            [sentence_vectors(model, tokenizer, sentences) for sentences in part[:2]] for part in (train, test)
-        )
-        self.train_scores = train[2]
+        first, second, self.train_scores = train
+        self.train = [sentence_vectors(model, tokenizer, sentences) for sentences in (first, second)]
+        first, second, _ = test
+        self.test = [sentence_vectors(model, tokenizer, sentences) for sentences in (first, second)]
 
     def rows(self) -> dict[tuple[str, str, str], np.ndarray]:
         """The similarity of each test pair by pooling, method and layer."""
         rows: dict[tuple[str, str, str], np.ndarray] = {}
         for pooling, name in enumerate(POOLINGS):
-            (first, second), learned = ([vectors[pooling] for vectors in part] for part in (self.test, self.train))
+            first, second = (vectors[pooling] for vectors in self.test)
+            learned = [vectors[pooling] for vectors in self.train]
             middle = np.concatenate([first, second], axis=1).mean(axis=1)
             for row, layer in enumerate([*map(str, range(len(first) - 1)), "mix"]):
                 rows[name, "cosine", layer] = cosines(first[row], second[row])

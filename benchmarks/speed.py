@@ -1,6 +1,6 @@
 """Speed and memory of embedding, training and loading at the original's size, against AllenNLP and torch's LSTM.
 
-    python benchmarks/speed.py ../shared/data/ud_english_ewt/en_ewt-ud-dev.conllu.gz --allennlp ALLENNLP/bin/python
+    python benchmarks/speed.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-dev.conllu.gz --allennlp ALLENNLP/bin/python
 
 Each group first checks that its contestants compute the same values, to `timing.TOLERANCE`, and stops if they do not.
 Then they take turns, and medians are printed. `--only` chooses groups. `workload.py` has the workload; the peers are

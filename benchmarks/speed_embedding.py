@@ -33,18 +33,19 @@ def embedding(
     and batched, as in `elmo-hf embed`, and the middle batch of each quarter is timed.
     """
     model = random_model(small)
-    loop, lstms, others = LoopElmo(model), ProjectedLstms(model), other_formats(model)
+    loop = LoopElmo(model)
+    lstms = ProjectedLstms(model)
+    others = other_formats(model)
     check_lstms(lstms, some_sentences(sentences, 3), small)
     side = 64 if small else MATRIX_SIZE
     matrix = torch.randn(side, side)
-    whole, alone, in_formats = [], [], []
+    whole: list[list[str]] = []
+    alone: list[list[str]] = []
+    in_formats: list[list[str]] = []
     with tempfile.TemporaryDirectory() as folder:
         peer = None if allennlp is None else start_peer(allennlp, model, Path(folder))
         for size in sizes:
-            if by_length:
-                batches = batches_by_length(sentences, size)
-            else:
-                batches = batches_of(some_sentences(sentences, NUM_BATCHES.get(size, 1) * size), size)
+            batches = batches_by_length(sentences, size) if by_length else random_batches(sentences, size)
             contestants = with_loop(model, loop, batches) | with_others(others, batches)
             if peer is not None:
                 contestants["AllenNLP"] = with_allennlp(model, peer, batches, Path(folder))
@@ -72,6 +73,11 @@ def embedding(
     slowest = "the loop" if peer is None else "AllenNLP"
     print_table([f"words/s (times {slowest}), batch", "float32", *others], in_formats)
     print_table(["biLM alone, batch", "words/s", "`nn.LSTM(proj_size)`", "times"], alone)
+
+
+def random_batches(path: Path, size: int) -> list[Batch]:
+    """Batches of random sentences of a file."""
+    return batches_of(some_sentences(path, NUM_BATCHES.get(size, 1) * size), size)
 
 
 def batches_by_length(path: Path, size: int) -> list[Batch]:

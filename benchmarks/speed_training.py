@@ -13,7 +13,7 @@ from workload import SMALL, at_trained_scale, batches_of, config_of, random_mode
 from elmo_hf import ElmoForPreTraining, ElmoForTokenClassification
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.sampled_softmax import Candidates, draw_candidates
-from elmo_hf.language_model.streams import Stream, window_arguments
+from elmo_hf.language_model.streams import SentenceStream, window_arguments
 from elmo_hf.training.run import new_language_model
 
 BATCH_SIZE, NUM_LABELS = 32, 17
@@ -149,6 +149,8 @@ def language_model(sentences: Path, small: bool) -> tuple[ElmoForPreTraining, di
         torch.manual_seed(0)
         model, tokenizer = new_language_model(vocabulary, **fields, softmax="sampled", lm_dropout=0.0)
         corpus = Corpus.from_sentences(text, tokenizer)
-    forward, backward = (Stream(corpus, ROWS, is_backward=is_backward).take(STEPS) for is_backward in (False, True))
+    forward, backward = (
+        SentenceStream(corpus, ROWS, is_backward=is_backward).take(STEPS) for is_backward in (False, True)
+    )
     window = {name: values.long() for name, values in window_arguments(corpus, forward, backward).items()}
     return at_trained_scale(model).train(), window

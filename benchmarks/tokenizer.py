@@ -1,6 +1,6 @@
 """Words per second of the whole tokenizer call, against a plain per-character Python loop, on a text file.
 
-    python benchmarks/tokenizer.py ../shared/data/wikitext2/test.txt
+    python benchmarks/tokenizer.py $ELMO_HF_DATA/wikitext2/test.txt
 
 The loop does what AllenNLP's `batch_to_ids` does: it builds a list of ids for each word, character by character, and
 then a tensor. First both must give the same ids; then they take turns, `--rounds` times, and medians are printed. The
@@ -42,8 +42,18 @@ def loop_row(word: str) -> list[int]:
 
 def loop_batch(texts: list[list[str]]) -> torch.Tensor:
     """A batch of words with boundaries, `(B, T, 50)`; padding tensors is faster than AllenNLP's padding of lists."""
-    rows = [torch.tensor([loop_row(word) for word in ("<S>", *words, "</S>")]) for words in texts]
+    rows = []
+    for words in texts:
+        rows.append(torch.tensor([loop_row(word) for word in ("<S>", *words, "</S>")]))
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+
+
+def check_equal_ids(tokenizer: ElmoTokenizer, batches: list[list[list[str]]]) -> None:
+    """Ends the program if the tokenizer and the loop give different ids."""
+    for batch in batches:
+        ids = tokenizer(batch, is_split_into_words=True, padding=True, return_tensors="pt")["input_ids"]
+        if not torch.equal(ids, loop_batch(batch)):
+            raise SystemExit("the tokenizer and the loop give different ids")
 
 
 def words_per_second(run: Callable[[], None], num_words: int) -> float:
@@ -76,12 +86,7 @@ def main(
         for start in starts:
             tokenizer(raw[start : start + BATCH_SIZE], padding=True, return_tensors="pt")
 
-    for start in starts:
-        batch = split[start : start + BATCH_SIZE]
-        ids = tokenizer(batch, is_split_into_words=True, padding=True, return_tensors="pt")["input_ids"]
-        if not torch.equal(ids, loop_batch(batch)):
-            raise SystemExit("the tokenizer and the loop give different ids")
-
+    check_equal_ids(tokenizer, [split[start : start + BATCH_SIZE] for start in starts])
     num_words = sum(map(len, split))
     num_pieces = sum(len(tokenizer.tokenize(line)) for line in raw)
     runs = {

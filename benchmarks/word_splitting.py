@@ -1,6 +1,6 @@
 """The agreement of `word_splitter="ptb"` with a treebank: precision, recall and F1 of word spans in raw text.
 
-    python benchmarks/word_splitting.py ../shared/data/ud_english_ewt/en_ewt-ud-test.conllu.gz
+    python benchmarks/word_splitting.py $ELMO_HF_DATA/ud_english_ewt/en_ewt-ud-test.conllu.gz
 
 A word is found if its first and last characters have the positions of a gold word's, not counting white space.
 Multiword tokens of the treebank are split (`do n't`).
@@ -66,11 +66,16 @@ class Agreement(NamedTuple):
 def measure(path: Path) -> Agreement:
     """Splits the raw text of every sentence of a treebank and compares the words by position."""
     splitter = make_word_splitter("ptb")
-    num_right = num_found = num_gold = 0
+    num_right = 0
+    num_found = 0
+    num_gold = 0
     for text, gold_words in sentences(path):
         assert "".join(gold_words).replace(" ", "") == "".join(text.split())
-        gold, found = spans(gold_words), spans([word for word, _ in splitter.pre_tokenize_str(text)])
-        num_right, num_found, num_gold = num_right + len(gold & found), num_found + len(found), num_gold + len(gold)
+        gold = spans(gold_words)
+        found = spans([word for word, _ in splitter.pre_tokenize_str(text)])
+        num_right += len(gold & found)
+        num_found += len(found)
+        num_gold += len(gold)
     return Agreement(num_right, num_found, num_gold)
 
 

@@ -25,7 +25,7 @@ from elmo_hf.folder.saved_config import read_config
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import ElmoConfig
 from elmo_hf.model.modeling_elmo import ElmoModel
-from elmo_hf.share.model_card import Conversion, Facts, as_list, render_card
+from elmo_hf.share.model_card import CardContent, Conversion, Facts, as_list, render_card
 
 from .alignment import align
 from .check import check_conversion
@@ -153,16 +153,15 @@ def _write_model(checkpoint: Checkpoint, folder: Path, settings: FolderSettings,
 
 def _card(checkpoint: Checkpoint, name: str, conversion: Conversion, settings: FolderSettings) -> str:
     has_softmax = checkpoint.config.num_softmax_words is not None
-    return render_card(
-        name,
-        config=checkpoint.config,
+    content = CardContent(
+        checkpoint.config,
         num_parameters=num_parameters(checkpoint.tensors),
         auto_class="AutoModelForPreTraining" if has_softmax else "AutoModel",
+        word_splitter=checkpoint.tokenizer.word_splitter,
         facts=settings.facts,
         conversion=conversion,
-        word_splitter=checkpoint.tokenizer.word_splitter,
-        **settings.labels or {},
     )
+    return render_card(name, content, settings.labels)
 
 
 def folder_to_allennlp(source: Path, destination: Path) -> list[str]:

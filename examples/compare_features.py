@@ -127,7 +127,9 @@ def read_task(name: str, model_name: str | Path, rows: int | None, options: OwnD
 
 def make_model(features: str, model_name: str | Path, task: Task) -> ElmoTaskModel:
     """A new model for a task over a frozen biLM; random weights are drawn from torch's generator."""
-    fields = task.fields | ({"word_vectors": task.vectors.config} if "words" in features else {})
+    fields = dict(task.fields)
+    if "words" in features:
+        fields["word_vectors"] = task.vectors.config
     model_class = ElmoForTokenClassification if task.has_words else ElmoForSequenceClassification
     if "random" in features:
         config = ElmoConfig.from_pretrained(model_name, **fields)
@@ -139,7 +141,9 @@ def make_model(features: str, model_name: str | Path, task: Task) -> ElmoTaskMod
         return model_class.from_pretrained(model_name, **fields)
     # The smallest biLM with layers as wide as the word vector twice.
     config = ElmoConfig(projection_size=task.vectors.size, cell_size=1, char_filters=[[1, 1]], **fields)
-    return (WordsForTokenClassification if task.has_words else WordsForSequenceClassification)(config)
+    if task.has_words:
+        return WordsForTokenClassification(config)
+    return WordsForSequenceClassification(config)
 
 
 def train(model: Any, task: Task, rows: RowsOfSets, seed: int, epochs: int, work: Path) -> Any:
@@ -193,13 +197,16 @@ def print_results(results: list[dict[str, Any]]) -> None:
         table = [["task", "score", "seeds", *kinds, *(f"over {kind}" for kind in kinds[1:])]]
         for task in measures:
             seeds = set.intersection(*(set(scores[task, features]) for features in kinds))
-            if seeds:
-                found = [[scores[task, features][seed] for seed in seeds] for features in kinds]
-                means = [statistics.mean(values) for values in found]
-                spreads = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in found]
-                cells = [f"{mean:.2f} ± {spread:.2f}" for mean, spread in zip(means, spreads, strict=True)]
-                gaps = [f"{means[0] - mean:+.2f}" for mean in means[1:]]
-                table.append([task, measures[task], str(len(seeds)), *cells, *gaps])
+            if not seeds:
+                continue
+            means, cells = [], []
+            for features in kinds:
+                values = [scores[task, features][seed] for seed in seeds]
+                spread = statistics.stdev(values) if len(values) > 1 else 0.0
+                means.append(statistics.mean(values))
+                cells.append(f"{means[-1]:.2f} ± {spread:.2f}")
+            gaps = [f"{means[0] - mean:+.2f}" for mean in means[1:]]
+            table.append([task, measures[task], str(len(seeds)), *cells, *gaps])
         if len(table) > 1:
             recipe.print_table(table)
             print()
@@ -221,19 +228,23 @@ def main(
     encoding: recipe.Encoding = "utf-8",
 ) -> None:
     """Run the combinations that have no results yet, and print the tables."""
-    source, work, path = model_folder(model), output / "work", output / "results.jsonl"
+    source = model_folder(model)
+    work = output / "work"
+    path = output / "results.jsonl"
     check_settings(output, model=model, rows=rows, epochs=epochs)
     work.mkdir(parents=True, exist_ok=True)
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     options = OwnData(column, validation, test, input_format, encoding)
     done = {(result["task"], result["features"], result["seed"]) for result in results}
     for name in task or TASKS:
-        missing = {seed: [kind for kind in FEATURES if (name, kind, seed) not in done] for seed in range(seeds)}
-        read = read_task(name, source, rows, options) if any(missing.values()) else None
-        for seed, kinds in missing.items():
-            for features in kinds:
-                assert read is not None
-                results.append(run(features, source, read, seed, epochs or EPOCHS.get(name, 10), work))
+        data = None  # is read if a run needs it
+        for seed in range(seeds):
+            for features in FEATURES:
+                if (name, features, seed) in done:
+                    continue
+                if data is None:
+                    data = read_task(name, source, rows, options)
+                results.append(run(features, source, data, seed, epochs or EPOCHS.get(name, 10), work))
                 with path.open("a") as file:
                     file.write(json.dumps(results[-1]) + "\n")
                 shutil.rmtree(work / "run")

@@ -34,7 +34,7 @@ side, hand, went = (inputs.tokens(row).index("left") for row in range(3))
 print('\nHow near is "left" in the first text to "left" in the others? (cosine: 1 is the same direction, 0 unrelated)')
 print(f"{'':16}  his left hand  he left the room")
 for name, layer in layers:
-    first, second, third = layer[0, side], layer[1, hand], layer[2, went]
-    near, far = (torch.cosine_similarity(first, other, dim=0) for other in (second, third))
+    near = torch.cosine_similarity(layer[0, side], layer[1, hand], dim=0)
+    far = torch.cosine_similarity(layer[0, side], layer[2, went], dim=0)
     print(f"{name:16}  {near:13.2f}  {far:16.2f}")
 print("The word alone has one vector. The biLM reads the sentence too, so a direction and a verb get different ones.")

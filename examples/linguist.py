@@ -57,8 +57,14 @@ def sentences(text: Path, output: Path, encoding: Encoding = "utf-8") -> None:
     """Cut an English text into sentences, one a line. Paragraphs end at blank lines, or without any at each line."""
     check_new_file(output)
     content = "".join(read_lines(text, encoding))
-    paragraphs = re.split(r"\n\s*\n", content) if re.search(r"\S\s*\n\s*\n\s*\S", content) else content.splitlines()
-    lines = [line for each in paragraphs if each.strip() for line in split_sentences(" ".join(each.split())) if line]
+    paragraphs = content.splitlines()
+    if re.search(r"\S\s*\n\s*\n\s*\S", content):  # a blank line between others
+        paragraphs = re.split(r"\n\s*\n", content)
+    lines: list[str] = []
+    for paragraph in paragraphs:
+        joined = " ".join(paragraph.split())
+        if joined:
+            lines += filter(None, split_sentences(joined))
     if not lines:
         raise ValueError(f"{text} has no sentences.")
     with new_file(output) as partial:
@@ -87,7 +93,7 @@ def pairs(
     full = [row for row, words in enumerate(texts) if words]
     pooled[full] = unit(pooled[full])
     sets = [{word.casefold() for word in words} for words in texts]
-    first, second = np.array([*combinations(full, 2)], dtype=int).reshape(-1, 2).T
+    first, second = np.array(list(combinations(full, 2)), dtype=int).reshape(-1, 2).T
     columns: dict[str, Any] = {"sentence_1": first, "sentence_2": second}
     columns["cosine"] = (pooled @ pooled.T)[first, second].round(4)
     shared = [len(sets[u] & sets[v]) / len(sets[u] | sets[v]) for u, v in zip(first, second, strict=True)]

@@ -107,10 +107,10 @@ def main(
     """Print the neighbours of each sentence's word by layer, and plot its occurrences."""
     source = model_folder(name)
     model, tokenizer = load_complete(source), ElmoTokenizer.from_pretrained(source)
-    given = sentence or SENTENCES.get(word)
-    if given is None:
+    examples = sentence if sentence else SENTENCES.get(word)
+    if examples is None:
         raise typer.BadParameter(f"expected --sentence with {word!r}, found none; only play and bank have their own.")
-    asked = [tokenizer.tokenize(text) for text in given]
+    asked = [tokenizer.tokenize(text) for text in examples]
     found = dict(word_layers(model, tokenizer, asked, "sentences"))
     queries = unit(np.stack([found[row][:, find(word, words)] for row, words in enumerate(asked)], axis=1))
 

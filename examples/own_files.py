@@ -119,8 +119,9 @@ def _parsed(columns: list[str], names: set[str]) -> dict[str, str]:
 
 def _folder(path: Path) -> dict[str, Dataset]:
     is_saved = (path / "dataset_dict.json").exists() or (path / "state.json").exists()
+    load = load_from_disk if is_saved else load_dataset
     try:
-        data = load_from_disk(str(path)) if is_saved else load_dataset(str(path))
+        data = load(str(path))
     except (DatasetsError, OSError, ValueError) as error:
         raise _unreadable(path, error) from error
     return {"train": data} if isinstance(data, Dataset) else dict(data)
@@ -132,14 +133,18 @@ def _table(path: Path, options: OwnData, renamed: dict[str, str], kinds: tuple[t
     try:
         with opened(path) as file:
             refuse_foreign(file)
-            named = options.input_format or FORMAT_OF.get(suffix_of(path))
-            if named == "parquet" or (named is None and is_parquet(file)):
+            input_format = options.input_format
+            if input_format is None:
+                input_format = FORMAT_OF.get(suffix_of(path))
+            if input_format == "parquet" or (input_format is None and is_parquet(file)):
                 return load_dataset("parquet", data_files={"train": str(path)}, split="train")
             text = TextFile(file, options.encoding)
             names = {renamed.get(name, name) for kind in kinds for name in kind}
             return _dataset(_rows_of(text, options.input_format, renamed, WORDS in kinds, names))
+    except DataError:
+        raise
     except (DatasetsError, OSError, ValueError) as error:
-        raise error if isinstance(error, DataError) else _unreadable(path, error) from error
+        raise _unreadable(path, error) from error
 
 
 def _rows_of(
@@ -147,7 +152,11 @@ def _rows_of(
 ) -> Iterator[Row]:
     """The rows of a file of text, in the format that the user, its name or its first lines say."""
     suffix = suffix_of(Path(file.name))
-    known = input_format or FORMAT_OF.get(suffix) or seen_in(file, names)
+    known = input_format
+    if known is None:
+        known = FORMAT_OF.get(suffix)
+    if known is None:
+        known = seen_in(file, names)
     if known is None and suffix == ".txt" and has_words:
         known = "conll"
     if known == "table":
@@ -171,12 +180,16 @@ def _objects(file: TextFile) -> Iterator[Row]:
 def _dataset(rows: Iterable[Row]) -> Dataset:
     """Rows as a dataset with the columns of all of them."""
     rows = list(rows)
-    columns = dict.fromkeys(chain.from_iterable(rows))
-    return Dataset.from_dict({name: [row.get(name) for row in rows] for name in columns})
+    columns: dict[str, list[Any]] = {}
+    for name in dict.fromkeys(chain.from_iterable(rows)):
+        columns[name] = [row.get(name) for row in rows]
+    return Dataset.from_dict(columns)
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    cause = error.__cause__ or error if isinstance(error, DatasetsError) else error
+    cause: BaseException = error
+    if isinstance(error, DatasetsError) and error.__cause__ is not None:
+        cause = error.__cause__
     reason = " ".join(str(cause).split()).rstrip(".")
     if reason.startswith(str(path)):
         return DataError(f"{reason}.")
@@ -298,9 +311,10 @@ def _names(table: Dataset, renamed: dict[str, str], kind: tuple[str, ...]) -> li
 def _with_features(sets: dict[str, list[Row]], kind: tuple[str, ...], names: list[str]) -> DatasetDict:
     if kind == QUESTIONS:
         return DatasetDict({name: Dataset.from_list(rows) for name, rows in sets.items()})
-    rows = [*chain(*sets.values())]
+    rows = list(chain.from_iterable(sets.values()))
     if kind == TEXTS:
-        names = names or sorted({row["label"] for row in rows})
+        if not names:
+            names = sorted({row["label"] for row in rows})
         texts = {name: Value("string") for name in rows[0] if name != "label"}
         features = Features({**texts, "label": ClassLabel(names=names)})
         return DatasetDict({name: Dataset.from_list(rows, features) for name, rows in sets.items()})

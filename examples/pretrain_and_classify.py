@@ -65,18 +65,19 @@ def pretrain_on(
 ) -> None:
     """Pretrains on the training texts and more sentences, in a folder; continues an interrupted run there."""
     split = ElmoTokenizer().tokenize
-    sentences = {name: [split(text) for text in data[name]["text"]] for name in ("train", "validation")}
-    sentences["train"] += more
+    training = [split(text) for text in data["train"]["text"]]
+    training += more
+    validation = [split(text) for text in data["validation"]["text"]]
     vocabulary = folder.with_name("words.txt")
-    words = make_vocabulary(Counter(chain.from_iterable(sentences["train"])), max_size=20_000, min_count=2)
+    words = make_vocabulary(Counter(chain.from_iterable(training)), max_size=20_000, min_count=2)
     vocabulary.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
     torch.manual_seed(seed)
     language_model, tokenizer = new_language_model(vocabulary, **fields)
-    corpora = {name: Corpus.from_sentences(texts, tokenizer) for name, texts in sentences.items()}
     arguments = PretrainingArguments(
         str(folder), num_train_epochs=epochs, per_device_train_batch_size=32, seed=seed, report_to=[]
     )
-    pretrain(language_model, tokenizer, corpora["train"], corpora["validation"], arguments)
+    corpus, held_out = (Corpus.from_sentences(texts, tokenizer) for texts in (training, validation))
+    pretrain(language_model, tokenizer, corpus, held_out, arguments)
 
 
 def perplexity_of(folder: Path) -> float:
@@ -85,20 +86,24 @@ def perplexity_of(folder: Path) -> float:
     return [entry["eval_perplexity"] for entry in entries if "eval_perplexity" in entry][-1]
 
 
-def classify_with(
-    data: DatasetDict, elmo: Path, fields: dict[str, Any], output: Path, epochs: int, seed: int, is_pretrained: bool
-) -> tuple[str, float]:
-    """Trains and saves a classifier; returns the mix's weights as text, and the accuracy on the test set."""
-    torch.manual_seed(seed)
-    names, tokenizer = label_names(data), ElmoTokenizer.from_pretrained(elmo)
+def make_classifier(
+    elmo: Path, names: list[str], fields: dict[str, Any], is_pretrained: bool
+) -> ElmoForSequenceClassification:
+    """A classifier over a biLM, with its weights or with random ones."""
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
     fields = {"task_encoder": "lstm", "pooling": "max", **labels, **fields}
     if is_pretrained:
-        model = ElmoForSequenceClassification.from_pretrained(elmo, **fields)
-    else:
-        model = ElmoForSequenceClassification(ElmoConfig.from_pretrained(elmo, **fields))
-    kept = recipe.keep_layers(recipe.encode_texts(data, tokenizer), model, tokenizer, elmo / "layers")
-    encoded = recipe.in_memory(kept)
+        return ElmoForSequenceClassification.from_pretrained(elmo, **fields)
+    return ElmoForSequenceClassification(ElmoConfig.from_pretrained(elmo, **fields))
+
+
+def classify_with(
+    model: ElmoForSequenceClassification, data: DatasetDict, elmo: Path, output: Path, epochs: int, seed: int
+) -> tuple[str, float]:
+    """Trains and saves a classifier; returns the mix's weights as text, and the accuracy on the test set."""
+    tokenizer = ElmoTokenizer.from_pretrained(elmo)
+    layers = recipe.keep_layers(recipe.encode_texts(data, tokenizer), model, tokenizer, elmo / "layers")
+    encoded = recipe.in_memory(layers)
     trainer = recipe.train(
         model,
         tokenizer,
@@ -152,7 +157,10 @@ def main(
     options = OwnData(input_format=input_format, encoding=encoding)
     data = load(task, rows, (TEXTS,), None if task in TASKS else options)
     check_settings(output, **texts, **sizes, filters=filters, pretraining_epochs=pretraining_epochs, epochs=epochs)
-    pairs = [[int(number) for number in pair.split(":")] for pair in filters.split(",")]
+    pairs = []
+    for pair in filters.split(","):
+        width, _, count = pair.partition(":")
+        pairs.append([int(width), int(count)])
     inputs = {
         "words": {"token_encoder": "word_embedding"},
         "characters": {"char_filters": pairs, "num_highway_layers": 1},
@@ -177,7 +185,9 @@ def main(
                 folder, fields = place / f"{kind} {name}".replace(" ", "_"), mixes.get(name, {})
                 if (kind, name, seed) not in done:
                     is_pretrained = name != "not pretrained"
-                    result = classify_with(data, elmo, fields, folder, epochs, seed, is_pretrained)
+                    torch.manual_seed(seed)
+                    classifier = make_classifier(elmo, label_names(data), fields, is_pretrained)
+                    result = classify_with(classifier, data, elmo, folder, epochs, seed)
                     done.add(kind, name, seed, value=result)
                 accuracies.setdefault((kind, name), []).append(done[kind, name, seed][1])
     classify = pipeline("text-classification", model=str(folder), trust_remote_code=True)

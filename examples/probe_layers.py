@@ -26,6 +26,8 @@ Glossary: h the vector `(2P)` of a word in one layer, s a sense, c_s its centre,
 """
 
 import collections
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -33,7 +35,7 @@ import numpy as np
 import recipe
 import torch
 import typer
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 from own_files import WORDS, DataError, OwnData
 from seeds import mean_and_deviation, plot_band
 from sense_data import HELD_OUT, Sense, read_coarsewsd, read_semcor, read_wic
@@ -84,7 +86,9 @@ def score_senses(vectors: np.ndarray, senses: list[Sense], documents: list[int])
 
 def score_pairs(vectors: np.ndarray, senses: list[Sense]) -> dict[str, np.ndarray]:
     """Whether one answer and each layer's threshold are right `(L + 2, n)` on n held-out pairs, 2i and 2i + 1."""
-    is_same, held_out = (np.array([getattr(s, of) == 1 for s in senses[::2]]) for of in ("sense", "document"))
+    first_words = senses[::2]
+    is_same = np.array([word.sense == 1 for word in first_words])
+    held_out = np.array([word.document == HELD_OUT for word in first_words])
     right = [is_same[held_out] == (is_same[~held_out].mean() >= 0.5)]
     for first, second in zip(vectors[:, ::2].astype(np.float32), vectors[:, 1::2].astype(np.float32), strict=True):
         cosines = (first * second).sum(axis=-1).round(4)
@@ -143,6 +147,54 @@ def plot(scores: dict[str, list[list[float]]], path: Path) -> None:
     figure.savefig(path, dpi=80)
 
 
+def random_model(trained: ElmoModel, seed: int) -> ElmoModel:
+    """A model of the same size with random weights."""
+    torch.manual_seed(seed)
+    return ElmoModel(trained.config).eval()
+
+
+def probe_tags(
+    trained: ElmoModel, tokenizer: ElmoTokenizer, data: DatasetDict, seeds: int
+) -> dict[str, list[list[float]]]:
+    """The scores of each layer with trained and with random weights, for each seed."""
+    scores = {"trained": [score_tags(trained, tokenizer, data["train"], data["validation"])], "random weights": []}
+    for seed in range(seeds):
+        random = random_model(trained, seed)
+        scores["random weights"].append(score_tags(random, tokenizer, data["train"], data["validation"]))
+    return scores
+
+
+def probe_senses(
+    trained: ElmoModel,
+    vectors_of: Callable[[ElmoModel], np.ndarray],
+    judge: Callable[[np.ndarray, int], dict[str, np.ndarray]],
+    seeds: int,
+    has_fixed_parts: bool,
+) -> tuple[dict[str, list[list[float]]], dict[str, list[str]]]:
+    """The scores of the commonest sense and of each layer, and points above the token layer.
+
+    Args:
+        trained: the model.
+        vectors_of: gives a model's vectors of the words with a sense.
+        judge: says by kind of words which vectors are right, with the held-out words of a seed.
+        seeds: how many.
+        has_fixed_parts: whether the data says which words are held out. Then trained weights have the same score for
+            each seed, and so points above the token layer.
+    """
+    scores = collections.defaultdict(list)
+    gains = {}
+    trained_vectors = vectors_of(trained)
+    for seed in range(seeds):
+        if seed == 0 or not has_fixed_parts:
+            for words, right in judge(trained_vectors, seed).items():
+                scores[f"trained, {words}"].append(right.mean(axis=1).tolist())
+                if has_fixed_parts:
+                    gains[words] = above_token_layer(right)
+        for words, right in judge(vectors_of(random_model(trained, seed)), seed).items():
+            scores[f"random weights, {words}"].append(right.mean(axis=1).tolist())
+    return scores, gains
+
+
 def main(
     name: recipe.Model,
     what: Annotated[str, typer.Argument(help="pos or senses")],
@@ -162,42 +214,39 @@ def main(
     if coarsewsd and wic:
         raise DataError("give --coarsewsd or --wic, not both.")
     tokenizer, trained = load_tokenizer(name), load_complete(name)
-    scores, gains = collections.defaultdict(list), {}
+    gains: dict[str, list[str]] = {}
     if what == "pos":
         options = OwnData(input_format=input_format, encoding=encoding)
-        data = load(task, rows, (WORDS,), options)
+        scores = probe_tags(trained, tokenizer, load(task, rows, (WORDS,), options), seeds)
     else:
-        if coarsewsd or wic:
-            texts, senses = read_coarsewsd(coarsewsd, rows) if coarsewsd else read_wic(wic, rows)
+        if coarsewsd:
+            texts, senses = read_coarsewsd(coarsewsd, rows)
+        elif wic:
+            texts, senses = read_wic(wic, rows)
         else:
             texts, senses = read_semcor(semcor, documents)
-        vectors = sense_vectors(trained, tokenizer, texts, senses)
         print(f"{len(senses):,} words with a sense, {sum(map(len, texts)):,} words")
-    for seed in range(seeds):
-        torch.manual_seed(seed)
-        random = ElmoModel(trained.config).eval()
-        if what == "pos":
-            if seed == 0:
-                scores["trained"].append(score_tags(trained, tokenizer, data["train"], data["validation"]))
-            scores["random weights"].append(score_tags(random, tokenizer, data["train"], data["validation"]))
-            continue
-        for kind, found in (("trained", vectors), ("random weights", sense_vectors(random, tokenizer, texts, senses))):
-            held_out = [HELD_OUT] if coarsewsd else draw_documents(senses, seed)
-            by_words = score_pairs(found, senses) if wic else score_senses(found, senses, held_out)
-            for words, right in by_words.items():
-                if kind != "trained" or seed == 0 or not (coarsewsd or wic):  # else all seeds are the same
-                    scores[f"{kind}, {words}"].append(right.mean(axis=1).tolist())
-                if kind == "trained" and seed == 0 and (coarsewsd or wic):
-                    gains[words] = above_token_layer(right)
+
+        def judge(vectors: np.ndarray, seed: int) -> dict[str, np.ndarray]:
+            if wic:
+                return score_pairs(vectors, senses)
+            return score_senses(vectors, senses, [HELD_OUT] if coarsewsd else draw_documents(senses, seed))
+
+        vectors_of = partial(sense_vectors, tokenizer=tokenizer, texts=texts, senses=senses)
+        has_fixed_parts = coarsewsd is not None or wic is not None
+        scores, gains = probe_senses(trained, vectors_of, judge, seeds, has_fixed_parts)
     layers = ["token", *(f"layer {layer}" for layer in range(1, trained.config.num_hidden_layers + 1))]
     table = [["weights", "seeds", *([] if what == "pos" else ["first sense"]), *layers]]
     for kind, values in scores.items():
         table.append([kind, str(len(values)), *map(mean_and_deviation, zip(*values, strict=True))])
     recipe.print_table(table)
-    for words, values in gains.items():
-        print(f"{words}, points above the token layer, ± standard error: {', '.join(values)}")
+    for words, points in gains.items():
+        print(f"{words}, points above the token layer, ± standard error: {', '.join(points)}")
     output.mkdir(parents=True, exist_ok=True)
-    plot({kind: [row[-len(layers) :] for row in values] for kind, values in scores.items()}, output / f"{what}.png")
+    by_layer = {}
+    for kind, values in scores.items():
+        by_layer[kind] = [row[-len(layers) :] for row in values]  # without the score of the commonest sense
+    plot(by_layer, output / f"{what}.png")
 
 
 if __name__ == "__main__":

@@ -68,13 +68,22 @@ class WordIds(ElmoTokenizer):
         self.of_model = tokenizer
 
     def _encode_plus(self, text: str | list[str], add_special_tokens: bool = True, **kwargs: Any) -> BatchEncoding:
-        begin = ["<S>"] * add_special_tokens
-        words = [begin + [word for word, _ in self.split_text(t)] for t in ([text] if isinstance(text, str) else text)]
-        kwargs |= {"text": words[0] if isinstance(text, str) else words, "is_split_into_words": True}
-        kwargs |= {"add_special_tokens": False, "padding_side": kwargs.get("padding_side") or self.padding_side}
+        words: Any
+        if isinstance(text, str):
+            words = self._words(text, add_special_tokens)
+        else:
+            words = [self._words(part, add_special_tokens) for part in text]
+        kwargs |= {"text": words, "is_split_into_words": True, "add_special_tokens": False}
+        if not kwargs.get("padding_side"):
+            kwargs["padding_side"] = self.padding_side
         encoded = super()._encode_plus(**kwargs)
         encoded["token_encoder_ids"] = self.of_model._encode_plus(**kwargs)["input_ids"]
         return encoded
+
+    def _words(self, text: str, has_begin: bool) -> list[str]:
+        """The words of a text, after `<S>` if the text has a begin."""
+        words = [word for word, _ in self.split_text(text)]
+        return ["<S>", *words] if has_begin else words
 
 
 def main(name: str | None = None) -> None:

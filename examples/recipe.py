@@ -125,12 +125,12 @@ def word_metrics(names: list[str]) -> Metrics:
 
 def words_of(prediction: EvalPrediction, names: list[str]) -> tuple[list[list[str]], list[list[str]]]:
     """The predicted and the correct labels of each text, by name."""
-    is_word, found = prediction.label_ids != -100, prediction.predictions.argmax(axis=-1)
-    rows = list(zip(found, prediction.label_ids, is_word, strict=True))
-    return (
-        [[names[label] for label in predicted[kept]] for predicted, _, kept in rows],
-        [[names[label] for label in labels[kept]] for _, labels, kept in rows],
-    )
+    predicted, correct = [], []
+    for labels, guesses in zip(prediction.label_ids, prediction.predictions.argmax(axis=-1), strict=True):
+        is_word = labels != -100
+        predicted.append([names[label] for label in guesses[is_word]])
+        correct.append([names[label] for label in labels[is_word]])
+    return predicted, correct
 
 
 def make_optimizer(model: ElmoTaskModel, learning_rate: float, rates: dict[str, float]) -> torch.optim.Optimizer:
@@ -194,10 +194,11 @@ def train(
         report_to=[],
         seed=seed,
     )
+    collator = DataCollatorForTokenClassification if has_words else DataCollatorWithPadding
     trainer = Trainer(
         model,
         arguments,
-        data_collator=(DataCollatorForTokenClassification if has_words else DataCollatorWithPadding)(tokenizer),
+        data_collator=collator(tokenizer),
         train_dataset=data["train"],
         eval_dataset=data["validation"],
         processing_class=tokenizer,
@@ -213,8 +214,9 @@ def plot_learning_curves(trainer: Trainer, best: str, path: Path) -> None:
     """Plots training loss, validation loss and the metric of early stopping, by epoch."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
     for axes, name in ((left, "loss"), (left, "eval_loss"), (right, f"eval_{best}")):
-        points = [(entry["epoch"], entry[name]) for entry in trainer.state.log_history if name in entry]
-        axes.plot(*zip(*points, strict=True), marker="o", label=name)
+        entries = [entry for entry in trainer.state.log_history if name in entry]
+        epochs = [entry["epoch"] for entry in entries]
+        axes.plot(epochs, [entry[name] for entry in entries], marker="o", label=name)
     for axes in (left, right):
         axes.set_xlabel("epoch")
         axes.legend()
@@ -226,8 +228,7 @@ def plot_mix_weights(model: ElmoTaskModel, path: Path) -> None:
     figure, axes = plt.subplots(figsize=(5, 3.5), layout="constrained")
     mixes = model.scalar_mixes_of_all()
     places = np.arange(model.config.num_hidden_layers + 1)
-    for number, mix in enumerate(mixes):
-        where = ("input", "output")[number]
+    for number, (where, mix) in enumerate(zip(("input", "output"), mixes, strict=False)):
         axes.bar(places + 0.4 * number, mix.weights.tolist(), 0.4, label=f"{where}, scale {mix.scale.item():.2f}")
     axes.set_xticks(places + 0.2 * (len(mixes) - 1), ["token", *(f"layer {place}" for place in places[1:])])
     axes.set_ylabel("weight")

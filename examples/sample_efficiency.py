@@ -18,6 +18,8 @@ Glossary: x word vector, h_k layer k of the biLM, s the mix's weights, lambda `s
 """
 
 import collections
+import itertools
+import math
 import shutil
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -91,17 +93,16 @@ def sample(rows: RowsOfSets, size: int, seed: int, unknown: int, choice: int) ->
         words = [word if counts[int(word)] > 1 else unknown for word in row["word_vector_ids"]]
         return {**row, "word_vector_ids": words}
 
-    repeated = train * -(-min(LEAST_ROWS, len(rows["train"])) // size)
-    parts = {"train": repeated, "validation": rows["validation"][:choice], "test": rows["test"]}
-    return {name: [known(row) for row in part] for name, part in parts.items()}
+    times = math.ceil(min(LEAST_ROWS, len(rows["train"])) / size)
+    return {
+        "train": [known(row) for row in train * times],
+        "validation": [known(row) for row in rows["validation"][:choice]],
+        "test": [known(row) for row in rows["test"]],
+    }
 
 
-def run(
-    setting: Setting, source: str | Path, task: Task, rows: RowsOfSets, seed: int, epochs: int, work: Path
-) -> float:
-    """Trains on sampled rows; returns the score of the test set."""
-    torch.manual_seed(seed)
-    model = make_model(setting, source, task)
+def run(model: ElmoTaskModel, task: Task, rows: RowsOfSets, seed: int, epochs: int, work: Path) -> float:
+    """Trains a new model on sampled rows; returns the score of the test set."""
     trainer = train(model, task, rows, seed, epochs, work)
     return trainer.predict(rows["test"]).metrics[f"test_{task.score}"]
 
@@ -147,24 +148,28 @@ def main(
 ) -> None:
     """Run the combinations that have no results yet, print the table and plot it."""
     recipe.check_known("WHAT", [what], SHOWN)
-    work, shown, tasks = output / "work", SHOWN[what], task or ["trec", "ewt"]
-    source, results = model_folder(model), collections.defaultdict(list)
+    work = output / "work"
+    shown = SHOWN[what]
+    source = model_folder(model)
+    results = collections.defaultdict(list)
     check_settings(output, model=model, rows=rows, epochs=epochs, choice=choice)
     work.mkdir(parents=True, exist_ok=True)
     done = Results(output / "results.jsonl")
     scores: dict[str, str] = {}  # by task
-    for name in tasks:
+    for name in task or ["trec", "ewt"]:
         read = compare_features.read_task(name, source, rows)
-        scores[name], elmo = read.score, compare_features.make_model("words and ELMo", source, read)
+        scores[name] = read.score
+        elmo = compare_features.make_model("words and ELMo", source, read)
         full = recipe.in_memory(recipe.keep_layers(read.data, elmo, read.tokenizer, work / "layers"))
         most = [len(full["train"])]
         sizes = size or ([*SIZES, *most] if what == "figure1" else most)
         unknown = read.vectors.words.index("<UNK>") + 1
-        grid = [(number, setting, seed) for number in sizes for seed in range(seeds) for setting in shown.values()]
-        for number, setting, seed in tqdm(grid, desc=name):
+        for number, seed, setting in tqdm(list(itertools.product(sizes, range(seeds), shown.values())), desc=name):
             if (name, setting, number, seed) not in done:
                 sampled = sample(full, number, seed, unknown, choice)
-                score = run(SETTINGS[setting], source, read, sampled, seed, epochs or EPOCHS.get(name, 10), work)
+                torch.manual_seed(seed)
+                new_model = make_model(SETTINGS[setting], source, read)
+                score = run(new_model, read, sampled, seed, epochs or EPOCHS.get(name, 10), work)
                 done.add(name, setting, number, seed, value=score)
                 shutil.rmtree(work / "run")
             results[name, setting, number].append(done[name, setting, number, seed])

@@ -64,19 +64,22 @@ def read_semcor(folder: Path, documents: int | None) -> Senses:
 
 def read_coarsewsd(folder: Path, rows: int | None) -> Senses:
     """The sentences of CoarseWSD-20, at most `rows` of each word in each part, and their one word with a sense."""
-    if not (words := sorted(path.parent for path in folder.glob("*/train.data.txt"))):
+    folders = sorted(path.parent for path in folder.glob("*/train.data.txt"))
+    if not folders:
         raise typer.BadParameter(f"expected CoarseWSD-20's files WORD/train.data.txt in {folder}, found none.")
     sentences: list[list[str]] = []
     senses = []
-    for word in words:
+    for word in folders:
         parts = [list(_lines(word / part, 2, rows)) for part in ("train", "test")]
-        frequent = [
-            answer for answer, _ in collections.Counter(answer for _, answer, _ in parts[TRAINING]).most_common()
-        ]
+        counts = collections.Counter(answer for _, answer, _ in parts[TRAINING])
+        frequent = [answer for answer, _ in counts.most_common()]
         for part, lines in enumerate(parts):
             for where, answer, (place, text) in lines:
                 sense = 1 + frequent.index(answer) if answer in frequent else 1 + len(frequent)
-                senses.append(_sense(part, sentences, text, place, word.name, sense, where))
+                words = text.split()
+                start = _position(words, place, where)
+                senses.append(Sense(part, len(sentences), start, start + 1, word.name, sense))
+                sentences.append(words)
     return sentences, senses
 
 
@@ -89,33 +92,35 @@ def read_wic(folder: Path, rows: int | None) -> Senses:
             if answer not in ("T", "F"):
                 raise typer.BadParameter(f"expected the answer T or F for {where}, found {answer!r}.")
             for text, place in zip(texts, places.partition("-")[::2], strict=True):
+                words = text.split()
+                start = _position(words, place, where)
                 sense = 1 if answer == "T" else 2
-                senses.append(_sense(part, sentences, text, place, f"{word} {kind}", sense, where))
+                senses.append(Sense(part, len(sentences), start, start + 1, f"{word} {kind}", sense))
+                sentences.append(words)
     return sentences, senses
 
 
 def _lines(path: Path, columns: int, rows: int | None) -> Iterator[tuple[str, str, list[str]]]:
     """Place, answer and columns of each line of `PATH.data.txt`, or of some drawn with a fixed seed."""
     data, gold = path.with_name(f"{path.name}.data.txt"), path.with_name(f"{path.name}.gold.txt")
-    for each in (data, gold):
-        if not each.is_file():
-            raise typer.BadParameter(f"expected the file {each}, found none.")
-    lines, answers = (each.read_text(encoding="utf-8").rstrip("\n").split("\n") for each in (data, gold))
+    for file in (data, gold):
+        if not file.is_file():
+            raise typer.BadParameter(f"expected the file {file}, found none.")
+    lines, answers = (file.read_text(encoding="utf-8").rstrip("\n").split("\n") for file in (data, gold))
     if len(lines) != len(answers):
         raise typer.BadParameter(f"expected as many lines in {gold} as in {data}, {len(lines)}, found {len(answers)}.")
     for number in sorted(np.random.default_rng(0).permutation(len(lines))[:rows].tolist()):
-        where, found = f"{data}:{number + 1}", lines[number].split("\t")
-        if len(found) != columns:
-            raise typer.BadParameter(f"expected {columns} columns with tabs between in {where}, found {len(found)}.")
-        yield where, answers[number].strip(), found
+        where = f"{data}:{number + 1}"
+        cells = lines[number].split("\t")
+        if len(cells) != columns:
+            raise typer.BadParameter(f"expected {columns} columns with tabs between in {where}, found {len(cells)}.")
+        yield where, answers[number].strip(), cells
 
 
-def _sense(part: int, sentences: list[list[str]], text: str, place: str, lemma: str, sense: int, where: str) -> Sense:
-    """A word at a place of a text; the text is appended to the sentences."""
-    words = text.split()
+def _position(words: list[str], place: str, where: str) -> int:
+    """The position that a line gives, as a number of one of its words."""
     if not place.isdecimal() or int(place) >= len(words):
         raise typer.BadParameter(
             f"expected the position of a word, 0 to {len(words) - 1}, in {where}, found {place!r}."
         )
-    sentences.append(words)
-    return Sense(part, len(sentences) - 1, int(place), int(place) + 1, lemma, sense)
+    return int(place)

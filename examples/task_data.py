@@ -1,4 +1,4 @@
-"""The recipes' data as `datasets`: from `../shared/data` if that folder exists, from the Hub, or a user's own.
+"""The recipes' data as `datasets`: from the folder that `ELMO_HF_DATA` names, from the Hub, or a user's own.
 
     load("trec")         ->  DatasetDict of train, validation and test
     load("reviews.csv")  ->  the same; see `own_files.py`
@@ -9,6 +9,7 @@ Columns: `text` and `label`; for pairs also `text_pair`; for labelled words `wor
 
 import csv
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -19,13 +20,17 @@ from own_files import TEXTS, WORDS, DataError, OwnData, Row, read_columns, read_
 
 from elmo_hf.text.opened_files import suffix_of
 
-LOCAL = Path(__file__).parents[2] / "shared" / "data"
+# The environment variable with the folder of the data sets (CONTRIBUTING.md); without it they come from the Hub.
+VARIABLE = "ELMO_HF_DATA"
 
 TREC = ["description", "entity", "abbreviation", "human", "location", "number"]
 SST5 = ["very negative", "negative", "neutral", "positive", "very positive"]
 AG_NEWS = ["world", "sports", "business", "science"]
 SICK = ["neutral", "entailment", "contradiction"]
-UPOS = "ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X".split()
+UPOS = [
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ"),
+    *("SYM", "VERB", "X"),
+]
 WNUT = ["corporation", "creative-work", "group", "location", "person", "product"]
 IOB = ["O", *(f"{prefix}-{kind}" for kind in WNUT for prefix in "BI")]
 
@@ -53,22 +58,52 @@ def load(
             f"one with {task}."
         )
     if task in TASKS:
-        local, hub = TASKS[task]
-        data = local() if LOCAL.exists() else hub()
+        read_local, load_from_hub = TASKS[task]
+        folder = data_folder()
+        data = load_from_hub() if folder is None else read_local(folder)
     elif suffix_of(Path(task)) or Path(task).exists():
         data = read_own(Path(task), kinds, options or OwnData())
     else:
         raise DataError(f"{task!r} is no task ({', '.join(TASKS)}), and there is no such file or folder.")
-    for missing in (name for name in ("validation", "test") if name not in data):
-        if len(data["train"]) < 2:
-            raise DataError(f"{task} has too few rows for a {missing} set; give one with `--{missing} FILE`.")
-        parts = data["train"].train_test_split(test_size=0.1, seed=0)
-        data["train"], data[missing] = parts["train"], parts["test"]
+    for name in ("validation", "test"):
+        if name not in data:
+            if len(data["train"]) < 2:
+                raise DataError(f"{task} has too few rows for a {name} set; give one with `--{name} FILE`.")
+            parts = data["train"].train_test_split(test_size=0.1, seed=0)
+            data["train"] = parts["train"]
+            data[name] = parts["test"]
     if rows is not None:
-        data = DatasetDict(
-            {name: part.shuffle(seed=0).select(range(min(rows, len(part)))) for name, part in data.items()}
-        )
+        for name, part in data.items():
+            data[name] = part.shuffle(seed=0).select(range(min(rows, len(part))))
     return data
+
+
+def data_folder() -> Path | None:
+    """The folder of the data sets that `ELMO_HF_DATA` names; None if it names none.
+
+    Raises:
+        DataError: if there is no such folder.
+    """
+    name = os.environ.get(VARIABLE)
+    if not name:
+        return None
+    if not Path(name).is_dir():
+        raise DataError(
+            f"{VARIABLE} must be the folder of the data sets, found {name}, which is no folder; unset it to load them "
+            "from the Hub."
+        )
+    return Path(name)
+
+
+def _file(folder: Path, *parts: str) -> Path:
+    """A file of a data set; raises DataError if it is missing."""
+    path = folder.joinpath(*parts)
+    if not path.is_file():
+        raise DataError(
+            f"there is no file {path}, which this data set needs in the folder that {VARIABLE} names; put it there, or "
+            f"unset {VARIABLE} to load the data set from the Hub."
+        )
+    return path
 
 
 def label_names(data: DatasetDict) -> list[str]:
@@ -78,8 +113,11 @@ def label_names(data: DatasetDict) -> list[str]:
 
 
 def _texts(splits: dict[str, Iterable[Row]], names: list[str], has_pairs: bool = False) -> DatasetDict:
-    columns = {"text": Value("string")} | ({"text_pair": Value("string")} if has_pairs else {})
-    features = Features({**columns, "label": ClassLabel(names=names)})
+    columns: dict[str, Any] = {"text": Value("string")}
+    if has_pairs:
+        columns["text_pair"] = Value("string")
+    columns["label"] = ClassLabel(names=names)
+    features = Features(columns)
     return DatasetDict({name: Dataset.from_list(list(rows), features) for name, rows in splits.items()})
 
 
@@ -88,20 +126,20 @@ def _labelled_words(splits: dict[str, Iterable[Row]], names: list[str]) -> Datas
     return DatasetDict({name: Dataset.from_list(list(rows), features) for name, rows in splits.items()})
 
 
-def _local_trec() -> DatasetDict:
+def _local_trec(folder: Path) -> DatasetDict:
     def rows(name: str) -> Iterator[Row]:
-        for line in (LOCAL / "trec" / name).read_text(encoding="latin-1").splitlines():
+        for line in _file(folder, "trec", name).read_text(encoding="latin-1").splitlines():
             label, _, text = line.partition(" ")
             yield {"text": text, "label": int(label)}
 
     return _texts({"train": rows("TREC.train.all"), "test": rows("TREC.test.all")}, TREC)
 
 
-def _local_sst(labels: dict[int, int], names: list[str]) -> DatasetDict:
+def _local_sst(folder: Path, labels: dict[int, int], names: list[str]) -> DatasetDict:
     """Sentences of the treebank; `labels` maps the digit at a tree's root to a label; other trees are left out."""
 
     def rows(name: str) -> Iterator[Row]:
-        for tree in (LOCAL / "sst5_trees" / name).read_text(encoding="utf-8").splitlines():
+        for tree in _file(folder, "sst5_trees", name).read_text(encoding="utf-8").splitlines():
             if int(tree[1]) in labels:
                 words = re.findall(r"\(\d ([^()]+)\)", tree)
                 yield {"text": " ".join(words), "label": labels[int(tree[1])]}
@@ -109,8 +147,8 @@ def _local_sst(labels: dict[int, int], names: list[str]) -> DatasetDict:
     return _texts({"train": rows("train.txt"), "validation": rows("dev.txt"), "test": rows("test.txt")}, names)
 
 
-def _local_ag_news() -> DatasetDict:
-    with (LOCAL / "ag_news" / "test.csv").open(encoding="utf-8", newline="") as file:
+def _local_ag_news(folder: Path) -> DatasetDict:
+    with _file(folder, "ag_news", "test.csv").open(encoding="utf-8", newline="") as file:
         rows = [
             {"text": f"{title} {description}".replace("\\", " "), "label": int(label) - 1}
             for label, title, description in csv.reader(file)
@@ -118,9 +156,9 @@ def _local_ag_news() -> DatasetDict:
     return _texts({"train": rows}, AG_NEWS)
 
 
-def _local_sick() -> DatasetDict:
+def _local_sick(folder: Path) -> DatasetDict:
     def rows(name: str) -> Iterator[Row]:
-        with (LOCAL / "sick" / name).open(encoding="utf-8", newline="") as file:
+        with _file(folder, "sick", name).open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
                 label = row["entailment_judgment"].lower()
                 yield {"text": row["sentence_A"], "text_pair": row["sentence_B"], "label": label}
@@ -129,31 +167,27 @@ def _local_sick() -> DatasetDict:
     return _texts({split: rows(name) for split, name in names.items()}, SICK, has_pairs=True)
 
 
-def _local_wnut() -> DatasetDict:
+def _local_wnut(folder: Path) -> DatasetDict:
     names = {"train": "wnut17train.conll", "validation": "emerging.dev.conll", "test": "emerging.test.annotated"}
-    paths = {split: LOCAL / "wnut17" / name for split, name in names.items()}
+    paths = {split: _file(folder, "wnut17", name) for split, name in names.items()}
     return _labelled_words({split: read_columns(path, 0, 1) for split, path in paths.items()}, IOB)
 
 
-def _local_ewt() -> DatasetDict:
+def _local_ewt(folder: Path) -> DatasetDict:
     names = {"train": "train", "validation": "dev", "test": "test"}
-    paths = {split: LOCAL / "ud_english_ewt" / f"en_ewt-ud-{name}.conllu.gz" for split, name in names.items()}
+    paths = {split: _file(folder, "ud_english_ewt", f"en_ewt-ud-{name}.conllu.gz") for split, name in names.items()}
     return _labelled_words({split: read_columns(path, 1, 3) for split, path in paths.items()}, UPOS)
 
 
-def _local_xquad() -> DatasetDict:
-    articles = json.loads((LOCAL / "xquad" / "xquad.en.json").read_text(encoding="utf-8"))["data"]
-    rows = [
-        {
-            "question": question["question"],
-            "context": paragraph["context"],
-            "answer": question["answers"][0]["text"],
-            "answer_start": question["answers"][0]["answer_start"],
-        }
-        for article in articles
-        for paragraph in article["paragraphs"]
-        for question in paragraph["qas"]
-    ]
+def _local_xquad(folder: Path) -> DatasetDict:
+    articles = json.loads(_file(folder, "xquad", "xquad.en.json").read_text(encoding="utf-8"))["data"]
+    rows = []
+    for article in articles:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                answer = question["answers"][0]
+                row = {"question": question["question"], "context": paragraph["context"]}
+                rows.append(row | {"answer": answer["text"], "answer_start": answer["answer_start"]})
     return DatasetDict({"train": Dataset.from_list(rows)})
 
 
@@ -164,31 +198,32 @@ def _hub(name: str, config: str | None = None, renamed: dict[str, str] | None = 
     return data.select_columns([column for column in data["train"].column_names if column in ours])
 
 
-def _hub_with_names(names: list[str], *args: Any) -> DatasetDict:
-    return _hub(*args).cast_column("label", ClassLabel(names=names))
+def _hub_with_names(dataset: str, names: list[str]) -> DatasetDict:
+    return _hub(dataset).cast_column("label", ClassLabel(names=names))
 
 
 def _hub_xquad() -> DatasetDict:
     data = load_dataset("google/xquad", "xquad.en")["validation"]
-    first = {
-        "answer": lambda row: row["answers"]["text"][0],
-        "answer_start": lambda row: row["answers"]["answer_start"][0],
-    }
-    data = data.map(lambda row: {name: of(row) for name, of in first.items()})
-    return DatasetDict({"train": data.select_columns(["question", "context", *first])})
+
+    def first_answer(row: Row) -> Row:
+        answers = row["answers"]
+        return {"answer": answers["text"][0], "answer_start": answers["answer_start"][0]}
+
+    columns = ["question", "context", "answer", "answer_start"]
+    return DatasetDict({"train": data.map(first_answer).select_columns(columns)})
 
 
 # Datasets that were scripts have tables in this branch.
 TABLES = {"revision": "refs/convert/parquet"}
-TASKS: dict[str, tuple[Callable[[], DatasetDict], Callable[[], DatasetDict]]] = {
+TASKS: dict[str, tuple[Callable[[Path], DatasetDict], Callable[[], DatasetDict]]] = {
     "trec": (_local_trec, lambda: _hub("CogComp/trec", renamed={"coarse_label": "label"}, **TABLES)),
     "sst2": (
-        lambda: _local_sst({0: 0, 1: 0, 3: 1, 4: 1}, ["negative", "positive"]),
-        lambda: _hub_with_names(["negative", "positive"], "SetFit/sst2"),
+        lambda folder: _local_sst(folder, {0: 0, 1: 0, 3: 1, 4: 1}, ["negative", "positive"]),
+        lambda: _hub_with_names("SetFit/sst2", ["negative", "positive"]),
     ),
     "sst5": (
-        lambda: _local_sst({label: label for label in range(5)}, SST5),
-        lambda: _hub_with_names(SST5, "SetFit/sst5"),
+        lambda folder: _local_sst(folder, {label: label for label in range(5)}, SST5),
+        lambda: _hub_with_names("SetFit/sst5", SST5),
     ),
     "ag_news": (_local_ag_news, lambda: _hub("fancyzhx/ag_news")),
     "sick": (

@@ -79,6 +79,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """The data of the tasks is made up, plots are small, and files are written into a new folder."""
     for task in COLUMNS:
         monkeypatch.setitem(task_data.TASKS, task, (partial(make_up, task),) * 2)
+    monkeypatch.delenv(task_data.VARIABLE, raising=False)
     monkeypatch.chdir(tmp_path)
     with recipe.plt.rc_context({"figure.dpi": 30}):
         yield
@@ -165,11 +166,23 @@ def test_comparisons_end_in_tables_and_plots_and_compute_nothing_twice(
         ("xquad", (963, 119, 108), {}),
     ],
 )
-def test_the_real_data_is_read(task: str, sizes: tuple[int, ...], first: dict[str, Any]) -> None:
-    shared("data")
+def test_the_real_data_is_read(
+    task: str, sizes: tuple[int, ...], first: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(task_data.VARIABLE, str(shared("data")))
     data = task_data.load(task)
     assert tuple(len(data[name]) for name in ("train", "validation", "test")) == sizes
     assert first.items() <= data["test"][0].items()
+
+
+def test_data_that_its_variable_does_not_name_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELMO_HF_DATA", str(tmp_path / "none"))
+    with pytest.raises(DataError, match=r"ELMO_HF_DATA must be .*none, which is no folder; unset it"):
+        task_data.load("trec")
+    monkeypatch.setenv("ELMO_HF_DATA", str(tmp_path))
+    for task in task_data.TASKS:
+        with pytest.raises(DataError, match=rf"there is no file {tmp_path}/.*; put it there"):
+            task_data.load(task)
 
 
 def test_a_missing_package_is_one_line(tmp_path: Path) -> None:

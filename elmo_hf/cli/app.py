@@ -105,5 +105,6 @@ def main() -> None:
 
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        resource.setrlimit(resource.RLIMIT_DATA, (memory if soft == resource.RLIM_INFINITY else soft, hard))
+        if soft == resource.RLIM_INFINITY:
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, hard))
     app(prog_name="elmo-hf")  # also if a launcher started the module

@@ -49,8 +49,10 @@ def usable_device(device: "str | torch.device | None") -> "torch.device":
     """
     import torch
 
+    if device is None:
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        place = torch.device(device)
         torch.zeros(1, device=place).item()
     except (AssertionError, ImportError, RuntimeError) as error:
         reason = str(error).partition("\n")[0].partition(". ")[0]

@@ -71,17 +71,17 @@ def convert(
     With `--to allennlp`, SOURCE is such a repository, or tiny, and DEST gets AllenNLP's files, equal bit for bit to
     those that were converted.
     """
-    source, destination = paths[0] if len(paths) == 2 else None, paths[-1]
+    destination = paths[-1]
+    source = paths[0] if len(paths) == 2 else None
     files = {"options": options, "softmax": softmax, "vocabulary": vocabulary, "token_embeddings": token_embeddings}
-    origins = [source is not None, weights is not None, model is not None]
+    origins = [name for name in (source, weights, model) if name is not None]
+    lacks_options = weights is not None and options is None
     check_usage(
-        len(paths) < 3 and sum(origins) == 1 and (source is not None or weights is None or options is not None),
+        len(paths) <= 2 and len(origins) == 1 and not lacks_options,
         "give SOURCE and DEST; with --options and --weights, or with --model, DEST alone.",
     )
     refuse_alone("--model NAME", model is not None, **{"from": origin})
-    aligned = {layer: Path(file) for layer, _, file in (each.partition("=") for each in align or [])}
-    is_right = len(aligned) == len(align or []) and all(map(str.isdecimal, aligned)) and all(align or [])
-    check_usage(is_right, "--align takes LAYER=FILE, such as 1=en_best_mapping.pth, once for each layer.")
+    align_files = _align_files(align or [])
     others = [check, align, word_splitter, dtype != "float32", *files.values(), licence, language, source_of_weights]
     check_usage(
         to == "hf" or (source is not None and not any(others)),
@@ -104,7 +104,7 @@ def convert(
         word_splitter=word_splitter,
         check=check,
         dtype=dtype,
-        align_files={int(layer): path for layer, path in aligned.items()},
+        align_files=align_files,
         labels=labels,
     )
     with naming_options():
@@ -134,6 +134,17 @@ def naming_options() -> Iterator[None]:
         raise
 
 
+def _align_files(align: list[str]) -> dict[int, Path]:
+    """The file of the matrix of each layer, from values of --align."""
+    files = {}
+    for value in align:
+        layer, _, file = value.partition("=")
+        is_right = layer.isdecimal() and file != "" and int(layer) not in files
+        check_usage(is_right, "--align takes LAYER=FILE, such as 1=en_best_mapping.pth, once for each layer.")
+        files[int(layer)] = Path(file)
+    return files
+
+
 def models() -> None:
     """List the published models.
 
@@ -144,9 +155,9 @@ def models() -> None:
     from elmo_hf.conversion.published import PUBLISHED
 
     rows = [("name", "language", "size", "licence", "trained on", "source")]
-    for name, each in PUBLISHED.items():
-        source = each.source if each.weights else f"{each.source} (by hand)"
-        rows.append((name, each.language, each.size or "-", each.licence, each.text, source))
+    for name, published in PUBLISHED.items():
+        source = published.source if published.weights else f"{published.source} (by hand)"
+        rows.append((name, published.language, published.size or "-", published.licence, published.text, source))
     say_table(rows)
 
 
@@ -167,9 +178,11 @@ def publish(
     from elmo_hf.conversion.publish import COLUMNS, publish_model
     from elmo_hf.conversion.published import PUBLISHED
 
-    licensed = [name for name, each in PUBLISHED.items() if each.weights and each.licence != "unknown"]
-    outcomes = [publish_model(name, organisation, Path(), private, report=say) for name in names or licensed]
-    say_table([COLUMNS, *(tuple(outcome.values()) for outcome in outcomes)])
+    if not names:
+        names = [name for name, published in PUBLISHED.items() if published.weights and published.licence != "unknown"]
+    outcomes = [publish_model(name, organisation, Path(), private, report=say) for name in names]
+    rows = [tuple(outcome.values()) for outcome in outcomes]
+    say_table([COLUMNS, *rows])
     failed = [outcome["name"] for outcome in outcomes if outcome["pushed"] == "-"]
     if failed:
         raise ValueError(

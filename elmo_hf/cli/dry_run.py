@@ -47,11 +47,11 @@ def _opened(documents: "Documents", name: str) -> Iterator[tuple[list[tuple[str,
     if documents.is_dataset(name):
         yield [("format", "a dataset"), ("columns", str(documents.column))], documents.sentences(name)
         return
-    how = (documents.encoding, documents.column, documents.input_format)
     source: Any = InputFile(name, documents.stream)
-    with reading(source, *how) as file:
+    with reading(source, documents.encoding, documents.column, documents.input_format) as file:
         facts = [("format", SHOWN[file.input_format]), ("encoding", file.encoding), ("columns", file.columns)]
-        yield [(fact, value) for fact, value in facts if value], file.sentences
+        known = [(fact, value) for fact, value in facts if value]
+        yield known, file.sentences
 
 
 def _read(

@@ -41,13 +41,15 @@ class Command(TyperCommand):
             return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             line, code = stop.args or STOPPED  # `pretrain` has its own line
-            line = line and f"\n{line}"  # a progress bar may have left its line open
+            if line:
+                line = f"\n{line}"  # a progress bar may have left its line open
         except Exception as error:
             options = [option for parameter in self.params for option in parameter.opts]
             reason = line_of(error, options)
             if reason is None:
                 raise
-            line, code = f"Error: {reason}{hint(ctx.obj)}", 1
+            line = f"Error: {reason}{hint(ctx.obj)}"
+            code = 1
         if line:
             say(line, is_error=True)
         ctx.exit(code)
@@ -58,15 +60,20 @@ def hint(args: list[str]) -> str:
 
     That is so if two to eight neighbouring arguments, joined by blanks, are the name.
     """
-    starts = range(len(args) - 1)
-    names = (" ".join(args[start : start + count]) for start in starts for count in range(2, 9))
-    return next((f" Put the name with a blank in quotes: '{name}'." for name in names if os.path.exists(name)), "")
+    for start in range(len(args) - 1):
+        for count in range(2, 9):
+            name = " ".join(args[start : start + count])
+            if os.path.exists(name):
+                return f" Put the name with a blank in quotes: '{name}'."
+    return ""
 
 
 def hint_of_format(args: list[str]) -> str:
     """A hint at `--input-format`, if `--format`, which is that of the output, was given the format of an input."""
-    names = [name for option, name in pairwise(args) if option == "--format"]
-    return " Say what the input is with --input-format." if {*names} & {*FORMATS} else ""
+    for option, value in pairwise(args):
+        if option == "--format" and value in FORMATS:
+            return " Say what the input is with --input-format."
+    return ""
 
 
 def line_of(error: Exception, options: Sequence[str] = ()) -> str | None:
@@ -79,11 +86,16 @@ def line_of(error: Exception, options: Sequence[str] = ()) -> str | None:
         options: the command's options, because advice may name only these.
     """
     # What reads a file calls every error in it damage; the cause tells whether memory was short.
-    is_memory = any(_is_of_memory(failure) for failure in (error, error.__cause__))
+    is_memory = _is_of_memory(error) or _is_of_memory(error.__cause__)
     if is_memory or "can't allocate memory" in str(error):
-        smaller = next((f" Give a smaller {option}." for option in BATCH_OPTIONS if option in options), "")
-        return f"there is not enough memory, or a file is damaged.{smaller}"
-    return one_line(error) if isinstance(error, MENDABLE) and not isinstance(error, BrokenPipeError) else None
+        line = "there is not enough memory, or a file is damaged."
+        for option in BATCH_OPTIONS:
+            if option in options:
+                line += f" Give a smaller {option}."
+        return line
+    if isinstance(error, MENDABLE) and not isinstance(error, BrokenPipeError):
+        return one_line(error)
+    return None
 
 
 def _is_of_memory(error: BaseException | None) -> bool:

@@ -1,9 +1,8 @@
 """The command `elmo-hf fill`."""
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
@@ -11,6 +10,9 @@ from ..text.sentences import Sentence, read_sentences
 from .arguments import Encoding, InputFormat, Model, load_on_gpu
 from .errors import say
 from .split_notes import note_cut
+
+if TYPE_CHECKING:
+    from ..language_model.cloze import PredictedWord
 
 
 def fill(
@@ -36,24 +38,33 @@ def fill(
     """
     from elmo_hf.language_model.cloze import gap_log_probs, gaps, rank_words
 
-    # `os.path.exists`, unlike `Path.exists`, takes a text that is too long for a name.
-    read: Iterable[Sentence] = [text]
-    if os.path.exists(text) and not os.path.isdir(text):
-        read = read_sentences(Path(text), encoding=encoding, input_format=input_format)
-    sentences = [sentence for sentence in read if sentence]
+    sentences: list[Sentence] = [text]
+    if os.path.exists(text) and not os.path.isdir(text):  # `Path.exists` raises an error if a text is too long
+        lines = read_sentences(Path(text), encoding=encoding, input_format=input_format)
+        sentences = [sentence for sentence in lines if sentence]
     language_model, tokenizer = load_on_gpu(model)
     chosen = None if candidates is None else candidates.split()
-    read_words = (tokenizer.tokenize(each) if isinstance(each, str) else each for each in sentences)
-    texts = [*note_cut(read_words, tokenizer)]
+    split = (tokenizer.tokenize(sentence) if isinstance(sentence, str) else sentence for sentence in sentences)
+    texts = list(note_cut(split, tokenizer))
     places = [gaps(words) for words in texts]  # a sentence without a gap is refused before anything is printed
-    for sentence, words, found in zip(sentences, texts, places, strict=True):
-        log_probs = gap_log_probs(language_model, tokenizer, words, found)
+    for sentence, words, places_of_text in zip(sentences, texts, places, strict=True):
+        log_probs = gap_log_probs(language_model, tokenizer, words, places_of_text)
         say(sentence if isinstance(sentence, str) else " ".join(words))
         for ranked in rank_words(log_probs, tokenizer, top_k, chosen, direction):
-            width = max(len("word"), *(len(each.word) for each in ranked))
-            names = [name for name in ("forward", "backward") if getattr(ranked[0], name) is not None]
-            others = [name for name in names if name != direction]
-            say(f"  {'word':{width}}" + "".join(f"  {name:>8}" for name in (direction, *others)))
-            for each in ranked:
-                numbers = (each.probability, *(getattr(each, name) for name in others))
-                say(f"  {each.word:{width}}" + "".join(f"  {number:8.4f}" for number in numbers))
+            _say_words(ranked, direction)
+
+
+def _say_words(ranked: list["PredictedWord"], direction: str) -> None:
+    """Prints the words for a gap, each with its probability in the chosen direction, and in the others."""
+    width = max(len("word"), *(len(prediction.word) for prediction in ranked))
+    others = ["forward", "backward"]
+    if ranked[0].backward is None:
+        others.remove("backward")
+    if direction in others:
+        others.remove(direction)
+    header = "".join(f"  {name:>8}" for name in (direction, *others))
+    say(f"  {'word':{width}}{header}")
+    for prediction in ranked:
+        numbers = [prediction.probability, *(getattr(prediction, name) for name in others)]
+        cells = "".join(f"  {number:8.4f}" for number in numbers)
+        say(f"  {prediction.word:{width}}{cells}")

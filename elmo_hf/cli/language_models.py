@@ -1,9 +1,9 @@
 """The commands of language models: `elmo-hf vocab`, `elmo-hf pretrain` and `elmo-hf score`."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +13,7 @@ from typer import Argument, Option
 from ..disk.installed import require_packages
 from ..disk.whole_files import check_new_file, new_file
 from ..text.first_look import Counted, beginning_of
+from ..text.formats import Format
 from ..text.sentences import Sentence, read_sentences
 from .arguments import Column, Encoding, InputFormat, Model, Splitter, load_on_gpu
 from .errors import check_usage, counted, counted_sentences, refuse_alone, say
@@ -21,6 +22,7 @@ from .split_notes import note_cut, note_lines, note_split_text, note_texts_of_ro
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
     from ..language_model.surprisal_table import PlacedSentence
+    from ..language_model.word_rows import WordRows
     from ..model.tokenization_elmo import ElmoTokenizer
 
 Corpora = Annotated[
@@ -55,7 +57,9 @@ def vocab(
 
     texts, read = beginning_of(read_sources(corpora, encoding, column, input_format))
     sentences = place_sentences(read, words)
-    counts = Counter(chain.from_iterable(each.words for each in tqdm(sentences, unit=" sentences")))
+    counts = Counter[str]()
+    for sentence in tqdm(sentences, unit=" sentences"):
+        counts.update(sentence.words)
     vocabulary = make_vocabulary(counts, size, min_count)
     with new_file(output) as file:
         file.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
@@ -126,10 +130,8 @@ def pretrain(
     was stopped or killed; on a CPU the result is the same, bit for bit. Under `accelerate launch` or `torchrun` each
     process trains rows of its own.
     """
-    check_usage(
-        vocabulary is not None if model is None else config is None,
-        "give --vocabulary (and --config) for a new model, or --model to adapt one.",
-    )
+    is_complete = vocabulary is not None if model is None else config is None
+    check_usage(is_complete, "give --vocabulary (and --config) for a new model, or --model to adapt one.")
     check_usage(model is None or alphabet is None, "--alphabet is for a new model; MODEL keeps its own.")
     check_usage(epochs > 0, "--epochs must be above 0.")
     check_usage(samples is None or softmax != "full", "--samples is for a sampled softmax.")
@@ -138,16 +140,13 @@ def pretrain(
     from transformers import set_seed
 
     from elmo_hf.folder.loading import load_for_pretraining
-    from elmo_hf.folder.saved_json import read_json
     from elmo_hf.training.corpora import read_sources
     from elmo_hf.training.record import Start
     from elmo_hf.training.run import new_language_model
     from elmo_hf.training.run import pretrain as run
     from elmo_hf.training.trainer import PretrainingArguments
 
-    given = {"softmax": softmax if samples is None else "sampled", "num_softmax_samples": samples, "alphabet": alphabet}
-    fields: dict[str, Any] = {} if config is None else read_json(config)
-    fields |= {name: value for name, value in given.items() if value is not None}
+    fields = _config_fields(config, softmax, samples, alphabet)
     optim, default_rate = OPTIMIZERS[optimizer]
     args = PretrainingArguments(
         str(output),
@@ -157,7 +156,7 @@ def pretrain(
         max_steps=max_steps or -1,
         optim=optim,
         learning_rate=default_rate if learning_rate is None else learning_rate,
-        lr_scheduler_type="constant_with_warmup" if schedule == "constant" and warmup_steps > 0 else schedule,
+        lr_scheduler_type=_scheduler_type(schedule, warmup_steps),
         warmup_steps=warmup_steps,
         per_device_train_batch_size=rows,
         unroll_steps=unroll_steps,
@@ -183,20 +182,39 @@ def pretrain(
         assert vocabulary is not None
         lm, tokenizer = new_language_model(vocabulary, words or "whitespace", **fields)
     has_bar = args.process_index == 0
-    # The shorter text comes first, because its errors are found sooner.
-    held_out_text, text = (
-        read_sources(sources or [], encoding, column, input_format) for sources in (held_out, corpora)
-    )
-    scored = _read_corpus("held-out text", held_out_text, tokenizer, has_bar) if held_out else None
-    train = _read_corpus("training text", text, tokenizer, has_bar)
+    read = partial(read_sources, encoding=encoding, column=column, input_format=input_format)
+    scored = None
+    if held_out:  # the shorter text comes first, because its errors are found sooner
+        scored = _read_corpus("held-out text", read(held_out), tokenizer, has_bar)
+    train = _read_corpus("training text", read(corpora), tokenizer, has_bar)
     start = None if model is None else Start(model, has_new_softmax=vocabulary is not None)
     trainer = run(lm, tokenizer, train, scored, args, started_from=start)
     if trainer.is_world_process_zero():
-        scores = trainer.scores_of_weights
-        if scores:
-            _say_perplexities(scores, "from zero state", "eval_")
-            _say_perplexities(scores, "state carried", "eval_carried_")
+        _say_perplexities(trainer.scores_of_weights)
         say(f"Wrote {output}.")
+
+
+def _config_fields(
+    config: Path | None, softmax: str | None, samples: int | None, alphabet: str | None
+) -> dict[str, Any]:
+    """Fields of the config: those of a file, and those that options replace."""
+    from elmo_hf.folder.saved_json import read_json
+
+    fields: dict[str, Any] = {} if config is None else read_json(config)
+    if softmax is not None:
+        fields["softmax"] = softmax
+    if samples is not None:
+        fields |= {"softmax": "sampled", "num_softmax_samples": samples}
+    if alphabet is not None:
+        fields["alphabet"] = alphabet
+    return fields
+
+
+def _scheduler_type(schedule: str, warmup_steps: int) -> str:
+    """The Trainer's name of a schedule."""
+    if schedule == "constant" and warmup_steps > 0:
+        return "constant_with_warmup"
+    return schedule
 
 
 def score(
@@ -254,38 +272,33 @@ def score(
     check_usage(is_table, f"--per-word writes a .parquet, .csv or .tsv, found {per_word}.")
     from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.language_model.scoring import score_carried, score_from_zero
-    from elmo_hf.language_model.surprisal_table import place_sentences, write_table
-    from elmo_hf.language_model.word_rows import read_word_table, write_word_rows
+    from elmo_hf.language_model.surprisal_table import save_table, surprisal_table
+    from elmo_hf.language_model.word_rows import word_rows_table
 
     if per_word is not None:
         check_new_file(per_word)
     language_model, tokenizer = load_on_gpu(model)
-    splitter = words or scoring_splitter(language_model.config, tokenizer)
-    look = note_texts_of_rows if by else partial(note_lines, join="In a table, --by COLUMN joins the rows of a text.")
-    word_rows = None
+    splitter = scoring_splitter(language_model.config, tokenizer) if words is None else words
     if by:
         assert column is not None  # see `refuse_alone` above
-        word_rows = read_word_table(source, column, by, splitter, encoding, input_format)
-        sentences, texts = word_rows.sentences, word_rows.texts
-        shown = counted(len(sentences), "sentence")
+        text = _read_rows(source, column, by, splitter, encoding, input_format)
+        look = note_texts_of_rows
     else:
-        texts, read = beginning_of(read_sentences(source, encoding, column, input_format))
-        all_sentences = Counted(read)
-        sentences = list(place_sentences(all_sentences, splitter))
-        shown = counted_sentences(all_sentences.count)
-    corpus, summary = _corpus(str(source), sentences, tokenizer, texts, splitter, look)
+        text = _read_sentences(source, column, splitter, encoding, input_format)
+        look = partial(note_lines, join="In a table, --by COLUMN joins the rows of a text.")
+    corpus, summary = _corpus(str(source), text.sentences, tokenizer, text.beginning, splitter, look)
     with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
         zero = score_from_zero(language_model, corpus, bar.update)
-        numbers = [each.document for each in sentences] if documents else None
-        carried = score_carried(language_model, corpus, rows, bar.update, numbers)
+        carried = score_carried(language_model, corpus, rows, bar.update, text.documents if documents else None)
         bar.total = bar.n  # carried scoring leaves out sentences that are unfinished when the first row ends
     if per_word is not None:
-        wanted = carried if carry_state or documents else zero
-        if word_rows is None:
-            write_table(per_word, sentences, wanted, tokenizer, unit or "bits", skip_unknown, regions)
+        scores = carried if carry_state or documents else zero
+        if text.rows is None:
+            table = surprisal_table(text.sentences, scores, tokenizer, unit or "bits", skip_unknown, regions)
         else:
-            write_word_rows(per_word, word_rows, wanted, tokenizer, unit or "bits", skip_unknown)
-    say(f"{shown}, {summary}")
+            table = word_rows_table(text.rows, scores, tokenizer, unit or "bits", skip_unknown)
+        save_table(per_word, table)
+    say(f"{text.count}, {summary}")
     for state, scores in (("from zero state", zero), ("state carried", carried)):
         backward = scores.backward_perplexity if language_model.config.bidirectional else None
         line = _perplexities(state, scores.forward_perplexity, backward, scores.perplexity)
@@ -294,14 +307,53 @@ def score(
         say(f"Wrote {per_word}.")
 
 
-def _read_corpus(name: str, read: Iterator[Sentence], tokenizer: "ElmoTokenizer", has_bar: bool) -> "Corpus":
+@dataclass(frozen=True)
+class _Input:
+    """What `score` reads: sentences, the first raw texts, how many sentences there are; and rows, with --by."""
+
+    sentences: list["PlacedSentence"]
+    beginning: list[str]
+    count: str
+    rows: "WordRows | None" = None
+
+    @property
+    def documents(self) -> list[int]:
+        """The number of each sentence's document."""
+        return [sentence.document for sentence in self.sentences]
+
+
+def _read_sentences(
+    source: Path, column: str | None, splitter: str, encoding: str, input_format: Format | None
+) -> _Input:
+    """Reads an input with a sentence a line."""
     from elmo_hf.language_model.surprisal_table import place_sentences
 
-    texts, read = beginning_of(read)
-    all_sentences = Counted(read)
-    sentences = place_sentences(all_sentences, tokenizer.word_splitter)
-    bar = tqdm(sentences, desc=name, unit=" sentences", disable=not has_bar)
-    corpus, summary = _corpus(f"the {name}", bar, tokenizer, texts if has_bar else [], tokenizer.word_splitter)
+    beginning, sentences = beginning_of(read_sentences(source, encoding, column, input_format))
+    all_sentences = Counted(sentences)
+    placed = list(place_sentences(all_sentences, splitter))
+    return _Input(placed, beginning, counted_sentences(all_sentences.count))
+
+
+def _read_rows(
+    source: Path, column: str, keys: list[str], splitter: str, encoding: str, input_format: Format | None
+) -> _Input:
+    """Reads a table with a word a row."""
+    from elmo_hf.language_model.word_rows import read_word_table
+
+    rows = read_word_table(source, column, keys, splitter, encoding, input_format)
+    return _Input(rows.sentences, rows.texts, counted(len(rows.sentences), "sentence"), rows)
+
+
+def _read_corpus(name: str, sentences: Iterator[Sentence], tokenizer: "ElmoTokenizer", has_bar: bool) -> "Corpus":
+    """A text of `pretrain` as a corpus; the process that has the progress bar also prints notes and counts."""
+    from elmo_hf.language_model.surprisal_table import place_sentences
+
+    beginning, sentences = beginning_of(sentences)
+    all_sentences = Counted(sentences)
+    placed = place_sentences(all_sentences, tokenizer.word_splitter)
+    bar = tqdm(placed, desc=name, unit=" sentences", disable=not has_bar)
+    noted = beginning if has_bar else []
+    corpus, summary = _corpus(f"the {name}", bar, tokenizer, noted, tokenizer.word_splitter)
     if has_bar:
         say(f"{name}: {counted_sentences(all_sentences.count)}, {summary}")
     return corpus
@@ -319,8 +371,10 @@ def _corpus(
     from elmo_hf.language_model.corpus import Corpus
     from elmo_hf.model.tokenization_elmo import UNKNOWN_WORD
 
-    read = (each.words for each in sentences)
-    corpus = Corpus.from_sentences(note_cut(read, tokenizer) if texts else read, tokenizer)
+    words: Iterable[Sequence[str]] = (sentence.words for sentence in sentences)
+    if texts:
+        words = note_cut(words, tokenizer)
+    corpus = Corpus.from_sentences(words, tokenizer)
     if len(corpus) == 0:
         raise ValueError(f"{name} has no sentences.")
     (unknown_class,) = tokenizer.word_classes([UNKNOWN_WORD])
@@ -330,14 +384,20 @@ def _corpus(
     return corpus, f"{counted(corpus.num_words, 'word')}, {unknown:.2%} unknown."
 
 
-def _say_perplexities(scores: dict[str, float], state: str, prefix: str) -> None:
-    """Prints the perplexities in an entry of the Trainer's log whose names begin with a prefix."""
-    names = ("forward_perplexity", "backward_perplexity", "perplexity")
-    say(_perplexities(state, *(scores.get(prefix + name) for name in names)))
+def _say_perplexities(scores: dict[str, float]) -> None:
+    """Prints the perplexities in an entry of the Trainer's log, if it has any."""
+    if not scores:
+        return
+    for state, prefix in (("from zero state", "eval_"), ("state carried", "eval_carried_")):
+        names = ("forward_perplexity", "backward_perplexity", "perplexity")
+        forward, backward, mean = (scores.get(prefix + name) for name in names)
+        say(_perplexities(state, forward, backward, mean))
 
 
-def _perplexities(state: str, *values: float | None) -> str:
+def _perplexities(state: str, forward: float | None, backward: float | None, mean: float | None) -> str:
     """A line with the forward and the backward perplexity and their mean, or the forward one alone."""
-    named = zip(("forward", "backward", "mean"), values, strict=True)
-    parts = [f"{name} {value:10.2f}" for name, value in named if value is not None]
-    return "   ".join([f"perplexity {state:>16}", *parts])
+    line = f"perplexity {state:>16}"
+    for name, value in (("forward", forward), ("backward", backward), ("mean", mean)):
+        if value is not None:
+            line += f"   {name} {value:10.2f}"
+    return line

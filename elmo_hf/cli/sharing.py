@@ -71,9 +71,9 @@ def env() -> None:
 
     Versions, processor, threads, GPU, whether bfloat16 is fast, and whether large weights can have oneDNN's layout.
     """
-    from elmo_hf.share.environment import describe
+    from elmo_hf.share.environment import describe_environment
 
-    say_table(describe())
+    say_table(describe_environment())
 
 
 def card(folder: Folder, licence: Licence = None, language: Language = None, source: SourceOfWeights = None) -> None:

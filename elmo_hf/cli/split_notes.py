@@ -63,7 +63,9 @@ def note_texts_of_rows(name: str, texts: Sequence[str]) -> None:
 
 
 def _have_several(texts: Sequence[str]) -> bool:
-    return bool(texts) and sorted(map(num_ends, texts))[(len(texts) - 1) // 2] > 0
+    """Whether most texts have an end of a sentence within them."""
+    num_with_ends = sum(num_ends(text) > 0 for text in texts)
+    return num_with_ends > len(texts) / 2
 
 
 def note_split_text(name: str, texts: Sequence[str], splitter: str, option: str) -> None:
@@ -140,7 +142,9 @@ def look_at(name: str, tokenizer: "ElmoTokenizer") -> Callable[[list[str]], None
     def look(texts: list[str]) -> None:
         note_lines(name, texts)
         note_split_text(name, texts, tokenizer.word_splitter, "--split-into-words")
-        list(note_cut(map(tokenizer.tokenize, texts), tokenizer, " at the beginning"))
+        words = [tokenizer.tokenize(text) for text in texts]
+        for _ in note_cut(words, tokenizer, " at the beginning"):  # after the last one it prints its note
+            pass
 
     return look
 
@@ -156,7 +160,8 @@ def is_cut(word: str, tokenizer: "ElmoTokenizer") -> bool:
 
 def note_cut(texts: Iterable[Sequence[str]], tokenizer: "ElmoTokenizer", where: str = "") -> Iterator[Sequence[str]]:
     """Gives lists of words; after the last list, prints to standard error how many words were cut."""
-    cut = total = 0
+    total = 0
+    cut = 0
     for words in texts:
         total += len(words)
         cut += sum(is_cut(word, tokenizer) for word in words)

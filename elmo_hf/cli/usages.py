@@ -52,7 +52,8 @@ def usages(
     measures of semantic change, between all pairs of two corpora (APD) and between their mean vectors (PRT). Then it
     prints the usages of each corpus that are nearest to the other, and those that are farthest from it.
     """
-    check_usage(len({*corpora}) == len(corpora) <= 2, f"give one corpus, or two different ones, found {len(corpora)}.")
+    are_different = len(set(corpora)) == len(corpora)
+    check_usage(are_different and len(corpora) <= 2, f"give one corpus, or two different ones, found {len(corpora)}.")
     check_usage(output.suffix in (".csv", ".tsv"), f"--output writes a .csv or .tsv, found {output}.")
     if plot is not None:
         check_usage(plot.suffix in PICTURES, f"--plot takes {', '.join(PICTURES)}, found {plot}.")
@@ -61,51 +62,90 @@ def usages(
     check_new_file(output)
     from elmo_hf.disk.tables import write_text_table
     from elmo_hf.embedding.input_documents import Documents
-    from elmo_hf.embedding.meaning_change import mean_distances, measure_change
+    from elmo_hf.embedding.meaning_change import mean_distances
     from elmo_hf.embedding.usages import find_usages
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
     loaded, tokenizer = load_complete(model).to(usable_device(device)), load_tokenizer(model)
-    views = [*map(str, range(loaded.config.num_hidden_layers + 1)), "mix"]
-    if layer not in (None, *views):
-        raise ValueError(f"--layer must be one of {', '.join(views)}, found {layer!r}.")
-    view = layer or views[-2]
-    names = dict(zip("AB", corpora, strict=False))
-    found, vectors = {}, {}
-    all_forms = [word, *filter(None, map(str.strip, forms.split(",")))]
+    views = [str(number) for number in range(loaded.config.num_hidden_layers + 1)]
+    shown_view = views[-1] if layer is None else layer
+    views.append("mix")
+    if shown_view not in views:
+        raise ValueError(f"--layer must be one of {', '.join(views)}, found {shown_view!r}.")
+    view = views.index(shown_view)
+    corpus_names = dict(zip("AB", corpora, strict=False))
+    usages_of, vectors = {}, {}
+    all_forms = [word, *_listed(forms)]
     reading: dict[str, Any] = {
         "split_into_words": split_into_words,
         "encoding": encoding,
         "column": column,
         "input_format": input_format,
     }
-    for key, name in names.items():
+    for key, name in corpus_names.items():
         documents = Documents.find([name], str(output), **reading)
         look = look_at(name, tokenizer)
-        found[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most, look)
-        counts = Counter(usage.word.lower() for usage in found[key]).most_common()
-        say(f"{key}: {name}, {counted(len(found[key]), 'usage')}: {', '.join(f'{form} {n:,}' for form, n in counts)}.")
-    if sum(map(len, found.values())) == 1:
+        usages_of[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most, look)
+        say(f"{key}: {name}, {counted(len(usages_of[key]), 'usage')}: {_counts_of_forms(usages_of[key])}.")
+    if sum(len(usages) for usages in usages_of.values()) == 1:
         raise ValueError(f"{word!r} occurs only once, so there is no pair to compare.")
-    say(f"{'layer':12}" + "".join(f"{name:24}" for name in views).rstrip())
-    for name, values in measure_change(vectors, seed=seed).items():
-        cells = (f"{value:z.3f} [{low:z.3f}, {high:z.3f}]" for value, low, high in values.T)
-        say(f"{name:12}" + "".join(f"{cell:24}" for cell in cells).rstrip())
-    distances = {key: {to: mean_distances(vectors[key], vectors[to]) for to in found} for key in found}
-    for key, to in zip(found, reversed(found), strict=True):
-        own = distances[key][to][views.index(view)]
-        order = own.argsort(kind="stable").tolist()
-        for end, rows in (("nearest to", order), ("farthest from", order[::-1])):
-            say(f"{key}, {end} {to} (layer {view}):")
-            for row in rows[:NUM_SHOWN]:
-                _, _, _, before, form, after = found[key][row]
-                say(f"  {own[row]:z.3f}  {before[-CONTEXT:]:>{CONTEXT}} [{form}] {after[:CONTEXT]}".rstrip())
-    write_text_table(output, _table(found, distances, views))
+    _say_distances(vectors, views, seed)
+    distances: dict[str, dict[str, np.ndarray]] = {}
+    for key in vectors:
+        distances[key] = {other: mean_distances(vectors[key], vectors[other]) for other in vectors}
+    # The usages of a single corpus are compared with each other.
+    for key, other in zip(usages_of, reversed(usages_of), strict=True):
+        _say_ends(f"{other} (layer {shown_view})", key, usages_of[key], distances[key][other][view])
+    write_text_table(output, _table(usages_of, distances, views))
     say(f"Wrote {output}.")
     if plot is not None:
-        parts = {f"{key}: {names[key]}": each[views.index(view)] for key, each in vectors.items()}
-        _draw(plot, f"{word}, layer {view}", parts)
+        parts = {f"{key}: {name}": vectors[key][view] for key, name in corpus_names.items()}
+        _draw(plot, f"{word}, layer {shown_view}", parts)
         say(f"Wrote {plot}.")
+
+
+def _listed(forms: str) -> list[str]:
+    """The words between commas."""
+    words = [form.strip() for form in forms.split(",")]
+    return [word for word in words if word]
+
+
+def _counts_of_forms(usages: list["Usage"]) -> str:
+    """How often each form of the word occurs, such as `bank 12, banks 3`."""
+    counts = Counter(usage.word.lower() for usage in usages)
+    return ", ".join(f"{form} {count:,}" for form, count in counts.most_common())
+
+
+def _say_distances(vectors: dict[str, "np.ndarray"], views: list[str], seed: int) -> None:
+    """Prints a row for each measure: its value in each view, with its interval."""
+    from elmo_hf.embedding.meaning_change import measure_change
+
+    _say_row("layer", views)
+    for name, values in measure_change(vectors, seed=seed).items():
+        _say_row(name, [f"{value:z.3f} [{low:z.3f}, {high:z.3f}]" for value, low, high in values.T])
+
+
+def _say_row(name: str, cells: list[str]) -> None:
+    columns = "".join(f"{cell:24}" for cell in cells)
+    say(f"{name:12}{columns}".rstrip())
+
+
+def _say_ends(target: str, key: str, usages: list["Usage"], distances: "np.ndarray") -> None:
+    """Prints the usages of a corpus that are nearest to a target, and those that are farthest from it.
+
+    Args:
+        target: the name of the corpus that the usages are compared with, and the view.
+        key: the name of their own corpus.
+        usages: the usages of the corpus.
+        distances: `(K,)`, their mean distances from the target.
+    """
+    order = distances.argsort(kind="stable").tolist()
+    for end, rows in (("nearest to", order), ("farthest from", order[::-1])):
+        say(f"{key}, {end} {target}:")
+        for row in rows[:NUM_SHOWN]:
+            usage = usages[row]
+            before, after = usage.before[-CONTEXT:], usage.after[:CONTEXT]
+            say(f"  {distances[row]:z.3f}  {before:>{CONTEXT}} [{usage.word}] {after}".rstrip())
 
 
 def _table(

@@ -48,7 +48,8 @@ def vectors(
     word_list = read_words(words, encoding, input_format)
     place = usable_device(device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
-    list(note_cut([word_list.words], tokenizer))
+    for _ in note_cut([word_list.words], tokenizer):  # after the last list it prints its note
+        pass
     if output is not None:
         header = text_format != "glove"
         size = write_word_vectors(loaded, tokenizer, word_list.words, output, layer, header, show_progress=True)

@@ -29,7 +29,6 @@ Glossary: N gaps, T words with boundaries, V words of the softmax, D directions:
 
 import re
 from collections.abc import Sequence
-from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,7 +43,6 @@ from .scoring import check_vocabulary, evaluating
 
 GAP = re.compile("_{3,}")
 BOTH = "both"
-KEYS = ("score", "token", "token_str", "sequence")
 
 
 class PredictedWord(NamedTuple):
@@ -67,10 +65,10 @@ class PredictedWord(NamedTuple):
 
 def gaps(words: Sequence[str]) -> list[int]:
     """The places of the gaps, such as `___`, from 0; raises ValueError if there is none."""
-    found = [place for place, word in enumerate(word_list(words)) if GAP.fullmatch(word)]
-    if not found:
-        raise ValueError(f"there is no gap: write ___ in place of the word to predict, found {' '.join(words)[:80]!r}.")
-    return found
+    places = [place for place, word in enumerate(word_list(words)) if GAP.fullmatch(word)]
+    if not places:
+        raise ValueError(f"there is no gap in {' '.join(words)[:80]!r}: write ___ in place of the word to predict.")
+    return places
 
 
 @torch.no_grad()
@@ -85,41 +83,57 @@ def gap_log_probs(
     with evaluating(model):
         output = model(**inputs.to(model.device), output_hidden_states=True, output_logits=False)
     halves = output.hidden_states[-1][0].split(model.config.projection_size, dim=-1)
-    # With `<S>` in front, the word t is in column t + 1; its neighbours predict it.
+    # With `<S>` in front, the word t is in column t + 1. The forward half predicts it from the column before, the
+    # backward half, if there is one, from the column after.
     columns = torch.arange(1, len(words) + 1, device=model.device)[places]
     hidden = torch.stack([half[columns + step] for half, step in zip(halves, (-1, 1), strict=False)])
-    return nn.functional.linear(hidden, *model.output_table).float().log_softmax(dim=-1)
+    weight, bias = model.output_table
+    return nn.functional.linear(hidden, weight, bias).float().log_softmax(dim=-1)
 
 
 def rank_words(
     log_probs: Tensor, tokenizer: ElmoTokenizer, top_k: int, candidates: Sequence[str] | None, direction: str
 ) -> list[list[PredictedWord]]:
     """The best words of each of N gaps, from the output `(D, N, V)` of `gap_log_probs`, as in `predict_words`."""
-    directions = {BOTH: log_probs.sum(dim=0)} | dict(zip(DIRECTIONS, log_probs, strict=False))
+    scores = _normalised(log_probs, direction)
+    classes = torch.from_numpy(_candidate_classes(tokenizer, candidates, scores.shape[-1])).to(scores.device)
+    best = classes[scores[:, classes].topk(min(top_k, len(classes))).indices]  # (N, top_k)
+    probabilities = torch.stack([table.gather(1, best) for table in (scores, *log_probs)]).exp()  # (1 + D, N, top_k)
+    answers = []
+    for gap, word_classes in enumerate(best.tolist()):
+        words = tokenizer.class_words(word_classes)
+        probability, forward, *others = probabilities[:, gap].tolist()
+        backward = others[0] if others else [None] * len(words)
+        fields = zip(words, probability, word_classes, forward, backward, strict=True)
+        answers.append([PredictedWord(*values) for values in fields])
+    return answers
+
+
+def _normalised(log_probs: Tensor, direction: str) -> Tensor:
+    """Log-probabilities `(N, V)` of one direction, or of the normalised product of all, out of `(D, N, V)`."""
+    directions = {BOTH: log_probs.sum(dim=0)}
+    for name, table in zip(DIRECTIONS, log_probs, strict=False):
+        directions[name] = table
     if direction not in directions:
         raise ValueError(f"the direction must be one of {', '.join(directions)}, found {direction!r}.")
-    special = tokenizer.word_classes(SPECIAL_WORDS)
-    candidates = list(dict.fromkeys(word_list(candidates or ())))
-    classes = tokenizer.word_classes(candidates)
-    unknown = [word for word in compress(candidates, classes == special[-1]) if word != UNKNOWN_WORD]
+    return directions[direction].log_softmax(dim=-1)
+
+
+def _candidate_classes(tokenizer: ElmoTokenizer, candidates: Sequence[str] | None, num_words: int) -> np.ndarray:
+    """The classes `(C,)` of the candidates; without any, of all `num_words` words but `<S>`, `</S>` and `<UNK>`."""
+    words = list(dict.fromkeys(word_list(candidates or ())))
+    if not words:
+        return np.setdiff1d(np.arange(num_words), tokenizer.word_classes(SPECIAL_WORDS))
+    classes = tokenizer.word_classes(words)
+    (unknown_class,) = tokenizer.word_classes([UNKNOWN_WORD])
+    is_unknown = classes == unknown_class
+    unknown = [word for word, flag in zip(words, is_unknown, strict=True) if flag and word != UNKNOWN_WORD]
     if unknown:
         raise ValueError(
-            f"the softmax cannot predict {', '.join(map(repr, unknown[:5]))}: {len(unknown)} of {len(candidates)} "
+            f"the softmax cannot predict {', '.join(map(repr, unknown[:5]))}: {len(unknown)} of {len(words)} "
             f"candidates are not among its {tokenizer.num_word_classes:,} words."
         )
-    wanted = directions[direction].log_softmax(dim=-1)
-    if not candidates:
-        classes = np.setdiff1d(np.arange(wanted.shape[-1]), special)
-    among = torch.from_numpy(classes).to(wanted.device)
-    chosen = among[wanted[:, among].topk(min(top_k, len(among))).indices]  # (N, top_k)
-    probs = torch.stack([each.gather(1, chosen) for each in (wanted, *log_probs)]).exp().cpu().tolist()
-    return [
-        [
-            PredictedWord(word, probability, index, *(*alone, None)[:2])
-            for word, index, probability, *alone in zip(tokenizer.class_words(row), row, *numbers, strict=True)
-        ]
-        for row, *numbers in zip(chosen.tolist(), *probs, strict=True)
-    ]
+    return classes
 
 
 def predict_words(
@@ -148,7 +162,9 @@ def predict_words(
         ValueError: if the words are a string, or have no gap and no `position` is given; if the words of tokenizer and
             softmax differ, or a candidate is not a word of the softmax; if the model lacks the direction.
     """
-    log_probs = gap_log_probs(model, tokenizer, words, [gaps(words)[0] if position is None else position])
+    if position is None:
+        position = gaps(words)[0]
+    log_probs = gap_log_probs(model, tokenizer, words, [position])
     return rank_words(log_probs, tokenizer, top_k, candidates, direction)[0]
 
 
@@ -169,16 +185,18 @@ class ElmoFillMaskPipeline(Pipeline):
         Raises:
             ValueError: if a text has no gap, or a target is not a word of the softmax.
         """
-        texts = [inputs] if isinstance(inputs, str) else inputs
-        outputs = [super(ElmoFillMaskPipeline, self).__call__(text, **kwargs) for text in texts]
-        return outputs[0] if len(outputs) == 1 else outputs
+        if isinstance(inputs, str):
+            return super().__call__(inputs, **kwargs)
+        answers = [super(ElmoFillMaskPipeline, self).__call__(text, **kwargs) for text in inputs]
+        return answers[0] if len(answers) == 1 else answers
 
     def _sanitize_parameters(
         self, top_k: int | None = None, targets: str | list[str] | None = None, direction: str | None = None
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        targets = [targets] if isinstance(targets, str) else targets
-        given = {"top_k": top_k, "candidates": targets, "direction": direction}
-        return {}, {}, {name: value for name, value in given.items() if value is not None}
+        if isinstance(targets, str):
+            targets = [targets]
+        options = {"top_k": top_k, "candidates": targets, "direction": direction}
+        return {}, {}, {name: value for name, value in options.items() if value is not None}
 
     def preprocess(self, text: str) -> dict[str, Any]:
         """The words of a text, and their places in it."""
@@ -199,6 +217,15 @@ class ElmoFillMaskPipeline(Pipeline):
         for place, words in zip(outputs["places"], ranked, strict=True):
             start, end = outputs["offsets"][place]
             before, behind = outputs["text"][:start], outputs["text"][end:]
-            found = [(each.probability, each.word_class, each.word, before + each.word + behind) for each in words]
-            answers.append([dict(zip(KEYS, each, strict=True)) for each in found])
+            answers.append(
+                [
+                    {
+                        "score": word.probability,
+                        "token": word.word_class,
+                        "token_str": word.word,
+                        "sequence": before + word.word + behind,
+                    }
+                    for word in words
+                ]
+            )
         return answers[0] if len(answers) == 1 else answers

@@ -47,11 +47,10 @@ class Corpus:
             words.extend([index_of.setdefault(word, len(index_of)) for word in word_list(sentence)])
             starts.append(len(words))
         distinct = list(index_of)
-        ids = np.asarray(tokenizer.convert_tokens_to_ids(distinct))
         return cls(
             np.asarray(words),
             np.frombuffer(starts, dtype=np.int64),
-            ids.astype(np.int16 if ids.max() <= np.iinfo(np.int16).max else np.int32) if ids.ndim == 2 else ids,
+            _narrowed(np.asarray(tokenizer.convert_tokens_to_ids(distinct))),
             tokenizer.word_classes(distinct),
         )
 
@@ -74,4 +73,14 @@ class Corpus:
 
     def share_of_class(self, word_class: int) -> float:
         """Share of the text's words that have this class, such as that of `<UNK>`."""
-        return float((self.classes[self.words] == word_class).mean()) if self.num_words else 0.0
+        if self.num_words == 0:
+            return 0.0
+        return float((self.classes[self.words] == word_class).mean())
+
+
+def _narrowed(ids: np.ndarray) -> np.ndarray:
+    """Character ids in the smallest type that holds them; word ids as they are."""
+    if ids.ndim == 1:
+        return ids
+    fits_int16 = ids.max() <= np.iinfo(np.int16).max
+    return ids.astype(np.int16 if fits_int16 else np.int32)

@@ -27,8 +27,12 @@ class _CrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> Tensor:
         kind = hidden.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
-        vectors, matrix, offsets = hidden.to(dtype), weight.to(dtype), bias.to(dtype)
-        hidden_gradient, weight_gradient, bias_gradient = map(torch.zeros_like, (hidden, weight, bias))
+        vectors = hidden.to(dtype)
+        matrix = weight.to(dtype)
+        offsets = bias.to(dtype)
+        hidden_gradient = torch.zeros_like(hidden)
+        weight_gradient = torch.zeros_like(weight)
+        bias_gradient = torch.zeros_like(bias)
         wide = torch.promote_types(dtype, torch.float32)
         total = torch.zeros((), dtype=wide, device=hidden.device)
         size = min(block_size(len(bias)), len(targets))
@@ -56,4 +60,5 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return *(tensor * gradient.to(tensor.dtype) for tensor in ctx.saved_tensors), None
+        gradients = [tensor * gradient.to(tensor.dtype) for tensor in ctx.saved_tensors]
+        return (*gradients, None)

@@ -63,15 +63,16 @@ def sampled_losses(
     Takes W and b, and for each direction biLM outputs `(N, P)`, targets `(N,)` and the words drawn.
     """
     # One look-up for all directions, so that the matrix gets one gradient.
-    parts = [part for each, drawn in zip(targets, candidates, strict=True) for part in (each, drawn.words)]
-    vectors = iter(nn.functional.embedding(torch.cat(parts), weight).split([len(part) for part in parts]))
+    classes = [torch.cat([target, drawn.words]) for target, drawn in zip(targets, candidates, strict=True)]
+    rows = nn.functional.embedding(torch.cat(classes), weight).split([len(words) for words in classes])
     losses = []
-    for states, target, drawn in zip(hidden, targets, candidates, strict=True):
-        classes = torch.cat([target, drawn.words])
-        offsets = bias[classes] - drawn.log_expected_counts(classes, len(bias))
-        own, others = offsets.split([len(target), len(drawn.words)])
-        target_logits = (states * next(vectors)).sum(dim=-1).float() + own
-        logits = nn.functional.linear(states, next(vectors)).float() + others  # (N, S)
+    for index, (states, target, drawn) in enumerate(zip(hidden, targets, candidates, strict=True)):
+        sizes = [len(target), len(drawn.words)]
+        offsets = bias[classes[index]] - drawn.log_expected_counts(classes[index], len(bias))
+        target_offsets, drawn_offsets = offsets.split(sizes)
+        target_vectors, drawn_vectors = rows[index].split(sizes)
+        target_logits = (states * target_vectors).sum(dim=-1).float() + target_offsets
+        logits = nn.functional.linear(states, drawn_vectors).float() + drawn_offsets  # (N, S)
         logits.masked_fill_(target.unsqueeze(1) == drawn.words, torch.finfo(torch.float32).min)
         losses.append(nn.functional.softplus(logits.logsumexp(dim=1) - target_logits).sum())
     return losses

@@ -29,9 +29,9 @@ from ..model.language_model_elmo import DIRECTIONS, ElmoForPreTraining
 from ..model.layers_elmo import IGNORED
 from ..text.batches import batches_by_length
 from .corpus import BEGIN_INDEX, END_INDEX, Corpus
-from .streams import Stream, window_arguments
+from .streams import SentenceStream, StreamWindow, window_arguments
 
-BATCH_WORDS = 4096  # positions, padding included
+SCORING_BATCH_WORDS = 4096  # positions, padding included
 WINDOW_STEPS = 64  # when the state is carried; scores do not depend on it
 DEFAULT_ROWS = 32
 
@@ -41,12 +41,12 @@ Progress = Callable[[int], object]
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Switches dropout off within the block; afterwards every module is in its former mode."""
-    was_training = [(module, module.training) for module in model.modules()]
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
         yield
     finally:
-        for module, mode in was_training:
+        for module, mode in modes:
             module.training = mode
 
 
@@ -61,8 +61,10 @@ def check_vocabulary(model: ElmoForPreTraining, tokenizer: Any) -> None:
 
 def refuse_nan(sentence: int) -> NoReturn:
     """Raises a ValueError: the model gives NaN for this sentence."""
-    reason = "its weights are damaged, or its training diverged"
-    raise ValueError(f"the model gives NaN for sentence {sentence}, counted from 0: {reason}.")
+    raise ValueError(
+        f"the model gives NaN for sentence {sentence}, counted from 0: its weights are damaged, or its training "
+        "diverged."
+    )
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,13 @@ class Scores:
         unscored = np.full(corpus.num_predictions, np.nan, dtype=np.float32)
         return cls(unscored, unscored.copy(), corpus.starts + np.arange(len(corpus) + 1))
 
-    def keep(self, direction: str, places: np.ndarray, log_probs: Tensor) -> None:
+    def store(self, direction: str, places: np.ndarray, log_probs: Tensor) -> None:
         """Stores log-probabilities of one direction at their places; raises ValueError for NaN."""
-        found = log_probs.float().cpu().numpy()
-        if np.isnan(found).any():
-            refuse_nan(np.searchsorted(self.starts, places[np.isnan(found)].min(), side="right") - 1)
-        getattr(self, direction)[places] = found
+        values = log_probs.float().cpu().numpy()
+        is_nan = np.isnan(values)
+        if is_nan.any():
+            refuse_nan(np.searchsorted(self.starts, places[is_nan].min(), side="right") - 1)
+        getattr(self, direction)[places] = values
 
     @property
     def forward_perplexity(self) -> float:
@@ -134,7 +137,9 @@ def score(
     if len(corpus) == 0:
         raise ValueError("the text has no sentences, so there is nothing to score.")
     with evaluating(model):
-        return score_carried(model, corpus, num_rows) if carries_state else score_from_zero(model, corpus)
+        if carries_state:
+            return score_carried(model, corpus, num_rows)
+        return score_from_zero(model, corpus)
 
 
 @torch.no_grad()
@@ -144,27 +149,37 @@ def score_from_zero(model: ElmoForPreTraining, corpus: Corpus, progress: Progres
     After each batch, calls `progress` with the batch's number of forward predictions.
     """
     scores = Scores.none_of(corpus)
-    for batch in batches_by_length((np.diff(corpus.starts) + 2).tolist(), BATCH_WORDS):
+    lengths = np.diff(corpus.starts)
+    for batch in batches_by_length((lengths + 2).tolist(), SCORING_BATCH_WORDS):
         sentences = np.array(batch)
-        lengths = corpus.starts[sentences + 1] - corpus.starts[sentences]
-        words = np.full((len(sentences), lengths.max() + 2), END_INDEX, dtype=np.int64)
-        words[:, 0] = BEGIN_INDEX
-        mask = np.arange(words.shape[1]) < lengths[:, None] + 2
+        words, mask = _padded(corpus, sentences, lengths[sentences])
         is_word = torch.from_numpy(mask).to(model.device)
-        # Row by row, the mask takes the words in the order of the joined sentences.
-        words[:, 1:-1][mask[:, 2:]] = np.concatenate([corpus.sentence(sentence) for sentence in sentences])
         output = model(
             torch.from_numpy(corpus.ids[words]).to(model.device),
             attention_mask=is_word,
             labels=torch.from_numpy(np.where(mask, corpus.classes[words], IGNORED)).to(model.device),
             output_log_probs=True,
         )
+        # Forward, all columns but that of `<S>` are predicted; backward, all but that of `</S>`.
         places = (scores.starts[sentences, None] + np.arange(words.shape[1] - 1))[mask[:, 1:]]
-        scores.keep("forward", places, output.forward_log_probs[:, 1:][is_word[:, 1:]])
+        scores.store("forward", places, output.forward_log_probs[:, 1:][is_word[:, 1:]])
         if output.backward_log_probs is not None:
-            scores.keep("backward", places, output.backward_log_probs[:, :-1][is_word[:, 1:]])
+            scores.store("backward", places, output.backward_log_probs[:, :-1][is_word[:, 1:]])
         progress(len(places))
     return scores
+
+
+def _padded(corpus: Corpus, sentences: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A batch of sentences between boundaries, padded on the right: word indices, and whether a place is a word.
+
+    Takes the numbers of B sentences and their lengths without boundaries, both `(B,)`; returns two arrays `(B, T)`.
+    """
+    words = np.full((len(sentences), lengths.max() + 2), END_INDEX, dtype=np.int64)
+    words[:, 0] = BEGIN_INDEX
+    mask = np.arange(words.shape[1]) < lengths[:, None] + 2
+    # Row by row, the mask takes the words in the order of the joined sentences.
+    words[:, 1:-1][mask[:, 2:]] = np.concatenate([corpus.sentence(sentence) for sentence in sentences])
+    return words, mask
 
 
 @torch.no_grad()
@@ -183,26 +198,49 @@ def score_carried(
     scores = Scores.none_of(corpus)
     parts = [range(len(corpus))]
     if documents is not None:
-        groups = (list(group) for _, group in groupby(range(len(corpus)), documents.__getitem__))
-        num_rows, parts = 1, [range(group[0], group[-1] + 1) for group in groups]
+        parts = _documents(documents)
+        num_rows = 1
     names = DIRECTIONS[: model.config.num_directions]
     for part in parts:
         rows = min(num_rows, len(part))
-        streams = [Stream(corpus, rows, is_backward=name == "backward", sentences=part) for name in names]
+        streams = [SentenceStream(corpus, rows, is_backward=name == "backward", sentences=part) for name in names]
         state = None
-        while (windows := [stream.take(WINDOW_STEPS) for stream in streams])[0].places.size:
+        for windows in _windows(streams):
             inputs = window_arguments(corpus, *windows, device=model.device)
             output = model(**inputs, state=state, output_log_probs=True)
             state = output.state
             for name, window in zip(names, windows, strict=True):
-                scores.keep(name, window.places, output[f"{name}_log_probs"])
+                scores.store(name, window.places, output[f"{name}_log_probs"])
             progress(windows[0].places.size)
     return scores
 
 
+def _documents(numbers: Sequence[int]) -> list[range]:
+    """The sentences of each document, out of the number of each sentence's document."""
+    documents = []
+    for _, group in groupby(range(len(numbers)), numbers.__getitem__):
+        sentences = list(group)
+        documents.append(range(sentences[0], sentences[-1] + 1))
+    return documents
+
+
+def _windows(streams: Sequence[SentenceStream]) -> Iterator[list[StreamWindow]]:
+    """Windows of all directions, until the streams end, which they do after the same step."""
+    while True:
+        windows = [stream.take(WINDOW_STEPS) for stream in streams]
+        if windows[0].places.size == 0:
+            return
+        yield windows
+
+
 def _perplexity(*directions: np.ndarray) -> float:
     """Infinite if too large for a float, as after training diverged; NaN if nothing was scored."""
-    scored = [log_probs[~np.isnan(log_probs)].astype(np.float64) for log_probs in directions]
-    means = [log_probs.mean() for log_probs in scored if len(log_probs)] or [np.nan]
+    means = []
+    for log_probs in directions:
+        scored = log_probs[~np.isnan(log_probs)].astype(np.float64)
+        if len(scored) > 0:
+            means.append(scored.mean())
+    if not means:
+        return math.nan
     with np.errstate(over="ignore"):
         return float(np.exp(-np.mean(means)))

@@ -48,7 +48,7 @@ class Piece(NamedTuple):
     is_reset: bool
 
 
-class Window(NamedTuple):
+class StreamWindow(NamedTuple):
     """T steps of some rows, columns in text order.
 
     `places` has the index of each step's prediction in the corpus: the predictions of sentence m start at `starts[m] +
@@ -61,7 +61,7 @@ class Window(NamedTuple):
     places: np.ndarray  # `(B, T)`
 
 
-def window_arguments(corpus: Corpus, *windows: Window, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+def window_arguments(corpus: Corpus, *windows: StreamWindow, device: torch.device | str = "cpu") -> dict[str, Tensor]:
     """Turns the windows of all directions, forward first, into arguments of `ElmoForPreTraining`."""
     arrays = {}
     for name, ids, window in zip(DIRECTIONS, ("input_ids", "backward_input_ids"), windows, strict=False):
@@ -72,7 +72,7 @@ def window_arguments(corpus: Corpus, *windows: Window, device: torch.device | st
     return {name: torch.from_numpy(values).to(device) for name, values in arrays.items()}
 
 
-class Stream:
+class SentenceStream:
     """The B rows of one direction; `step` counts the steps taken."""
 
     def __init__(
@@ -94,17 +94,21 @@ class Stream:
         self.step = 0
         self._corpus = corpus
         self._is_backward = is_backward
-        once = zip(range(len(corpus)) if sentences is None else sentences, repeat(False))
-        self._sentences = once if seed is None else self._draw(seed, reset_probability)
+        if sentences is None:
+            sentences = range(len(corpus))
+        self._sentences: Iterator[tuple[int, bool]] = zip(sentences, repeat(False))
+        if seed is not None:
+            self._sentences = self._draw(seed, reset_probability)
         self._rows: list[deque[Piece]] = [deque() for _ in range(num_rows)]
         self._ends = [(0, row) for row in range(num_rows)]  # a heap
 
-    def take(self, num_steps: int, rows: range | None = None) -> Window:
+    def take(self, num_steps: int, rows: range | None = None) -> StreamWindow:
         """The next T steps of all rows, or of `rows` only; fewer than T at the end of a single pass."""
         begin, end = self._advance(num_steps)
-        chosen = self._rows if rows is None else [self._rows[row] for row in rows]
-        windows = [self._read(pieces, begin, end) for pieces in chosen]
-        return Window(*(np.stack(arrays) for arrays in zip(*windows, strict=True)))
+        if rows is None:
+            rows = range(len(self._rows))
+        windows = [self._read(self._rows[row], begin, end) for row in rows]
+        return StreamWindow(*(np.stack(arrays) for arrays in zip(*windows, strict=True)))
 
     def skip(self, num_steps: int) -> None:
         """Takes steps without reading them."""
@@ -112,7 +116,8 @@ class Stream:
 
     def _advance(self, num_steps: int) -> tuple[int, int]:
         """Fills all rows; returns the first step and the end of the steps that all rows have."""
-        begin, end = self.step, self.step + num_steps
+        begin = self.step
+        end = begin + num_steps
         while self._ends[0][0] < end:
             step, row = self._ends[0]
             drawn = next(self._sentences, None)
@@ -133,13 +138,16 @@ class Stream:
         num_sentences = len(self._corpus)
         for pass_index in count():
             generator = np.random.default_rng([seed, int(self._is_backward), pass_index])
-            order, is_reset = generator.permutation(num_sentences), generator.random(num_sentences) < reset_probability
+            order = generator.permutation(num_sentences)
+            is_reset = generator.random(num_sentences) < reset_probability
             yield from zip(order.tolist(), is_reset.tolist(), strict=True)
 
-    def _read(self, pieces: deque[Piece], begin: int, end: int) -> Window:
+    def _read(self, pieces: deque[Piece], begin: int, end: int) -> StreamWindow:
         """Steps `begin` to `end` of one row: four arrays `(T,)`."""
-        turned = slice(None, None, -1 if self._is_backward else 1)  # from text order to reading order, and back
-        parts = [Window(*(np.zeros(0, dtype=kind) for kind in (np.int32, np.int32, bool, np.int64)))]
+        step = -1 if self._is_backward else 1
+        turned = slice(None, None, step)  # from text order to reading order, and back
+        none = np.zeros(0, dtype=np.int32)
+        parts = [StreamWindow(none, none, none.astype(bool), none.astype(np.int64))]
         for sentence, start, _, is_reset in pieces:
             if start >= end:
                 break
@@ -148,5 +156,5 @@ class Stream:
             resets[0] = is_reset
             places = (self._corpus.starts[sentence] + sentence + np.arange(len(resets)))[turned]
             part = slice(max(begin - start, 0), end - start)
-            parts.append(Window(words[:-1][part], words[1:][part], resets[part], places[part]))
-        return Window(*(np.concatenate(arrays)[turned] for arrays in zip(*parts, strict=True)))
+            parts.append(StreamWindow(words[:-1][part], words[1:][part], resets[part], places[part]))
+        return StreamWindow(*(np.concatenate(arrays)[turned] for arrays in zip(*parts, strict=True)))

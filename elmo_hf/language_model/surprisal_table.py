@@ -24,7 +24,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -68,45 +68,28 @@ def place_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterat
         word_splitter: `"whitespace"` or `"ptb"`.
     """
     splitter = make_word_splitter(word_splitter)
-    document, number, region = 0, 0, 0
+    document = 0
+    document_sentence = 0
+    document_region = 0
     for line, sentence in enumerate(sentences):
         if isinstance(sentence, str) and word_splitter == "whitespace":
             sentence = sentence.split()
         if isinstance(sentence, str):
-            found = to_words(sentence, False, splitter.pre_tokenize_str)
-            words = found.words
+            encoded = to_words(sentence, False, splitter.pre_tokenize_str)
+            words = encoded.words
             starts = [match.start() for match in REGION.finditer(sentence)]
-            regions = [bisect_right(starts, start) - 1 for start, _ in found.offsets]
+            regions = [bisect_right(starts, start) - 1 for start, _ in encoded.offsets]
         else:
-            words, regions = list(sentence), list(range(len(sentence)))
+            words = list(sentence)
+            regions = list(range(len(words)))
         if words:
-            yield PlacedSentence(line, words, regions, document, number, region)
-            number, region = number + 1, region + regions[-1] + 1
-        elif number:
-            document, number, region = document + 1, 0, 0
-
-
-def write_table(
-    path: Path,
-    sentences: Sequence[PlacedSentence],
-    scores: Scores,
-    tokenizer: ElmoTokenizer,
-    unit: str = "bits",
-    skips_unknown: bool = False,
-    by_region: bool = False,
-) -> None:
-    """Writes the table; the file exists only once it is complete.
-
-    Args:
-        path: `*.parquet`, or a table of text as in `write_text_table`, `*.csv` or `*.tsv`.
-        sentences: the sentences in the order of the scores.
-        scores: the scores of these sentences.
-        tokenizer: the one that made the corpus.
-        unit: `"bits"` or `"nats"`.
-        skips_unknown: whether the surprisals of unknown words are left empty.
-        by_region: whether a row is a region, and not a word.
-    """
-    save_table(path, surprisal_table(sentences, scores, tokenizer, unit, skips_unknown, by_region))
+            yield PlacedSentence(line, words, regions, document, document_sentence, document_region)
+            document_sentence += 1
+            document_region += regions[-1] + 1
+        elif document_sentence > 0:
+            document += 1
+            document_sentence = 0
+            document_region = 0
 
 
 def save_table(path: Path, table: pa.Table) -> None:
@@ -126,43 +109,83 @@ def surprisal_table(
     skips_unknown: bool = False,
     by_region: bool = False,
 ) -> pa.Table:
-    """The table; arguments are those of `write_table`."""
-    words = [word for each in sentences for word in (BEGIN_SENTENCE, *each.words, END_SENTENCE)]
-    is_unknown = tokenizer.word_classes(words) == tokenizer.word_classes([UNKNOWN_WORD])[0]
-    lengths = [len(each.words) + 2 for each in sentences]
-    places = {
-        name: pa.array(np.repeat([getattr(each, name) for each in sentences], lengths))
-        for name in PlacedSentence._fields
-        if name not in ("words", "regions")
-    }
-    columns = {
-        "sentence": places["line"],
-        "position": pa.array(np.concatenate([np.arange(length) for length in lengths])),
-        "word": pa.array([storable(word) for word in words], pa.string()),
-        "is_unknown": pa.array(is_unknown),
-    }
-    found = {"forward": (scores.forward, scores.starts[:-1]), "backward": (scores.backward, scores.starts[1:])}
-    for name, (log_probs, missing) in found.items():
-        values = np.insert(-log_probs, missing, np.nan) / np.float32(NATS_PER[unit])
-        values[is_unknown & skips_unknown] = np.nan
-        columns[f"{name}_{unit}"] = pa.array(values, from_pandas=True)
-    regions = pa.array([region for each in sentences for region in (None, *each.regions, None)], pa.int64())
-    columns |= {"document": places["document"], "document_sentence": places["document_sentence"], "region": regions}
-    columns["document_region"] = pa.compute.add(regions, places["document_region"])
+    """The table.
+
+    Args:
+        sentences: the sentences in the order of the scores.
+        scores: the scores of these sentences.
+        tokenizer: the one that made the corpus.
+        unit: `"bits"` or `"nats"`.
+        skips_unknown: whether the surprisals of unknown words are left empty.
+        by_region: whether a row is a region, and not a word.
+    """
+    lengths = [len(sentence.words) + 2 for sentence in sentences]
+    words: list[str] = []
+    region_of_word: list[int | None] = []
+    for sentence in sentences:
+        words += [BEGIN_SENTENCE, *sentence.words, END_SENTENCE]
+        region_of_word += [None, *sentence.regions, None]
+    (unknown_class,) = tokenizer.word_classes([UNKNOWN_WORD])
+    is_unknown = tokenizer.word_classes(words) == unknown_class
+    is_left_empty = is_unknown if skips_unknown else np.zeros_like(is_unknown)
+
+    def for_each_word(numbers: list[int]) -> pa.Array:
+        """The number of each sentence, in each row of the sentence."""
+        return pa.array(np.repeat(numbers, lengths))
+
+    regions = pa.array(region_of_word, pa.int64())
+    first_regions = for_each_word([sentence.document_region for sentence in sentences])
+    # Forward, the first word of a sentence is not predicted, which is `<S>`; backward, the last one.
+    forward = _surprisals(scores.forward, scores.starts[:-1], is_left_empty, unit)
+    backward = _surprisals(scores.backward, scores.starts[1:], is_left_empty, unit)
+    table = pa.table(
+        {
+            "sentence": for_each_word([sentence.line for sentence in sentences]),
+            "position": pa.array(np.concatenate([np.arange(length) for length in lengths])),
+            "word": pa.array([storable(word) for word in words], pa.string()),
+            "is_unknown": pa.array(is_unknown),
+            f"forward_{unit}": forward,
+            f"backward_{unit}": backward,
+            "document": for_each_word([sentence.document for sentence in sentences]),
+            "document_sentence": for_each_word([sentence.document_sentence for sentence in sentences]),
+            "region": regions,
+            "document_region": pa.compute.add(regions, first_regions),
+        }
+    )
     if by_region:
-        return _add_up_regions(pa.table(columns), unit)
-    return pa.table(columns)
+        return _add_up_regions(table, unit)
+    return table
+
+
+def _surprisals(log_probs: np.ndarray, boundaries: np.ndarray, is_left_empty: np.ndarray, unit: str) -> pa.Array:
+    """A column of surprisals, one for each word and boundary, empty at a boundary that is not predicted.
+
+    Args:
+        log_probs: `(W + M,)`, the scores of one direction.
+        boundaries: `(M,)`, before which of `log_probs` the boundary of each sentence stands that is not predicted.
+        is_left_empty: `(W + 2M,)`, further rows that are to be empty.
+        unit: `"bits"` or `"nats"`.
+    """
+    surprisals = np.insert(-log_probs, boundaries, np.nan) / np.float32(NATS_PER[unit])
+    surprisals[is_left_empty] = np.nan
+    return pa.array(surprisals, from_pandas=True)
 
 
 def _add_up_regions(table: pa.Table, unit: str) -> pa.Table:
+    """A row for each region, out of the table with a row for each word."""
     keys = ["sentence", "document", "document_sentence", "region", "document_region"]
-    bits = [f"{direction}_{unit}" for direction in ("forward", "backward")]
+    surprisals = [f"forward_{unit}", f"backward_{unit}"]
     with_nulls = pa.compute.ScalarAggregateOptions(skip_nulls=False)
-    sums = [("word", "list"), ("word", "count"), ("is_unknown", "max"), *((name, "sum", with_nulls) for name in bits)]
-    found = table.filter(pa.compute.is_valid(table["region"])).group_by(keys, use_threads=False).aggregate(sums)
-    found = found.sort_by([("sentence", "ascending"), ("region", "ascending")])  # groups come in any order
+    aggregations: list[Any] = [("word", "list"), ("word", "count"), ("is_unknown", "max")]
+    aggregations += [(name, "sum", with_nulls) for name in surprisals]
+    of_regions = table.filter(pa.compute.is_valid(table["region"]))
+    sums = of_regions.group_by(keys, use_threads=False).aggregate(aggregations)
+    sums = sums.sort_by([("sentence", "ascending"), ("region", "ascending")])  # groups come in any order
+    columns = {name: sums[name] for name in keys}
     # A word splitter does not change letters, and a region contains no blank.
-    words = pa.array(["".join(words) for words in found["word_list"].to_pylist()], pa.string())
-    columns = {name: found[name] for name in keys} | {"word": words, "num_words": found["word_count"]}
-    columns["is_unknown"] = found["is_unknown_max"]
-    return pa.table(columns | {name: found[f"{name}_sum"].cast(pa.float32()) for name in bits})
+    columns["word"] = pa.array(["".join(words) for words in sums["word_list"].to_pylist()], pa.string())
+    columns["num_words"] = sums["word_count"]
+    columns["is_unknown"] = sums["is_unknown_max"]
+    for name in surprisals:
+        columns[name] = sums[f"{name}_sum"].cast(pa.float32())
+    return pa.table(columns)

@@ -39,7 +39,7 @@ from ..text.sentences import storable
 from ..text.tables import table_rows
 from ..text.text_files import TextFile
 from .scoring import Scores
-from .surprisal_table import NATS_PER, PlacedSentence, save_table, surprisal_table
+from .surprisal_table import NATS_PER, PlacedSentence, surprisal_table
 
 # A text may repeat fewer words than these; a column that counts rows goes up by one in six of ten rows.
 FEWEST_REPEATED, LEAST_STEPS = 3, 0.6
@@ -123,37 +123,33 @@ def read_word_rows(
         _refuse_repeated(table, text, column)
     _note_counters(table, texts, column)
     sentences: list[PlacedSentence] = []
-    document = number = 0
+    document = 0
+    document_sentence = 0
     last_document: tuple[str, ...] = ()
     for line, text in enumerate(texts):
         key = table.key_of(text[0])
         this_document = key[:-1] or key
         if line > 0 and this_document != last_document:
-            document, number = document + 1, 0
+            document += 1
+            document_sentence = 0
         last_document = this_document
         words, regions = _split([table.columns[column][row] for row in text], word_splitter)
         if words:
-            sentences.append(PlacedSentence(line, words, regions, document, number, text[0]))
-            number += 1
+            sentences.append(PlacedSentence(line, words, regions, document, document_sentence, text[0]))
+            document_sentence += 1
     cells = table.columns[column]
     joined = (" ".join(cells[text.start : text.stop]) for text in texts)
     return WordRows(table.columns, sentences, raw_texts(joined))
 
 
-def write_word_rows(
-    path: Path,
-    rows: WordRows,
-    scores: Scores,
-    tokenizer: ElmoTokenizer,
-    unit: str = "bits",
-    skips_unknown: bool = False,
-) -> None:
-    """Writes the rows with their surprisals; the file exists only once it is complete.
+def word_rows_table(
+    rows: WordRows, scores: Scores, tokenizer: ElmoTokenizer, unit: str = "bits", skips_unknown: bool = False
+) -> pa.Table:
+    """The rows with their surprisals.
 
     Args:
-        path: `*.parquet`, `*.csv` or `*.tsv`.
-        rows: the table.
-        scores: the scores of its sentences.
+        rows: the rows that were read.
+        scores: the scores of their sentences.
         tokenizer: the one that made the corpus.
         unit: `"bits"` or `"nats"`.
         skips_unknown: whether rows with unknown words have no surprisal.
@@ -172,11 +168,11 @@ def write_word_rows(
         values = np.full(num_rows, np.nan, dtype=np.float32)
         values[places] = regions[name].to_numpy()
         columns[name] = pa.array(values, from_pandas=True)
-    save_table(path, pa.table(columns))
+    return pa.table(columns)
 
 
 def added_columns(unit: str) -> tuple[str, ...]:
-    """The names of the columns that `write_word_rows` adds."""
+    """The names of the columns that `word_rows_table` adds."""
     return ("num_words", "is_unknown", f"forward_{unit}", f"backward_{unit}")
 
 
@@ -223,14 +219,15 @@ def _texts(table: Rows) -> Iterator[range]:
     first_rows: dict[tuple[str, ...], int] = {}
     for key, group in groupby(range(len(table.lines)), table.key_of):
         rows = list(group)
-        first = first_rows.setdefault(key, rows[0])
-        if first != rows[0]:
+        if key in first_rows:
+            first = first_rows[key]
             raise table.fault(
                 rows[0],
                 f"{table.shown(first)} began in line {table.lines[first]} and goes on here, after other rows. If each "
                 "participant or item has such rows, name the column that tells them apart as well; otherwise put the "
                 "rows of a text together, in the order of its words.",
             )
+        first_rows[key] = rows[0]
         yield range(rows[0], rows[-1] + 1)
 
 
@@ -241,9 +238,9 @@ def _refuse_repeated(table: Rows, text: range, column: str) -> None:
         if len(words) % length or len({*words}) < FEWEST_REPEATED:
             continue
         count = len(words) // length
-        is_again = words[length:] == words[:-length]
-        is_each = all(words[row] == words[row - row % count] for row in range(len(words)))
-        if is_again or is_each:
+        comes_over_again = words[length:] == words[:-length]
+        comes_word_by_word = all(words[row] == words[row - row % count] for row in range(len(words)))
+        if comes_over_again or comes_word_by_word:
             raise table.fault(
                 text.start,
                 f"{table.shown(text.start)} has the same {length} words {count} times, as if every participant had "
@@ -278,5 +275,5 @@ def _split(cells: Sequence[str], word_splitter: str) -> tuple[list[str], list[in
     starts = [0]
     for cell in stripped[:-1]:
         starts.append(starts[-1] + len(cell) + 1)
-    found = to_words(" ".join(stripped), False, make_word_splitter(word_splitter).pre_tokenize_str)
-    return found.words, [bisect_right(starts, start) - 1 for start, _ in found.offsets]
+    encoded = to_words(" ".join(stripped), False, make_word_splitter(word_splitter).pre_tokenize_str)
+    return encoded.words, [bisect_right(starts, start) - 1 for start, _ in encoded.offsets]

@@ -13,17 +13,15 @@ from ..model.scan_elmo import has_onednn_layout
 CPU_FACTS = Path("/proc/cpuinfo")
 
 
-def describe(kernels: ProcessorKernels | None = None, cpu_facts: Path = CPU_FACTS) -> list[tuple[str, str]]:
+def describe_environment(kernels: ProcessorKernels | None = None, cpu_facts: Path = CPU_FACTS) -> list[tuple[str, str]]:
     """Pairs of a name and a value: versions, processor, threads, GPU, and the layout of large weights (`scan/`)."""
-    kernels = kernels or ProcessorKernels()
-    lines = cpu_facts.read_text(encoding="utf-8").splitlines() if cpu_facts.exists() else []  # Linux alone has it
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    names.append(platform.processor() or platform.machine())
+    if kernels is None:
+        kernels = ProcessorKernels()
     packages = ("elmo-hf", "torch", "transformers", "tokenizers")
     rows = [(package, metadata.version(package)) for package in packages]
     rows += [
         ("Python", platform.python_version()),
-        ("processor", f"{names[0]}, {torch.backends.cpu.get_cpu_capability()}"),
+        ("processor", f"{_processor_name(cpu_facts)}, {torch.backends.cpu.get_cpu_capability()}"),
         ("threads", str(torch.get_num_threads())),
         ("GPU", torch.cuda.get_device_name() if torch.cuda.is_available() else "none"),
     ]
@@ -32,3 +30,12 @@ def describe(kernels: ProcessorKernels | None = None, cpu_facts: Path = CPU_FACT
     rows.append(("bfloat16", "fast" if kernels.multiplies_bfloat16 else "slower than float32"))
     rows.append(("layout of large weights", "oneDNN's" if has_onednn_layout() else "plain: this torch has no oneDNN"))
     return rows
+
+
+def _processor_name(cpu_facts: Path) -> str:
+    """The name of the processor by the file that Linux alone has, or else Python's."""
+    if cpu_facts.exists():
+        for line in cpu_facts.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

@@ -23,7 +23,7 @@ import itertools
 import logging
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -35,12 +35,13 @@ from ..disk.installed import require_packages
 from ..disk.whole_files import check_new_file, move_into_place, workplace
 from ..folder.loading import load_complete, open_folder
 from ..folder.saved_config import read_config
+from ..model.configuration_elmo import ElmoConfig
 from ..model.heads_elmo import ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification
 from ..model.layers_elmo import BiLMState
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 
 # The classes that are exported with their head; of models of other classes, the biLM is exported.
-HEADS = {
+EXPORTED_HEADS = {
     head.__name__: head
     for head in (ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification)
 }
@@ -51,6 +52,9 @@ PACKAGES: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxruntime", "onnxsc
 TOLERANCE = 1e-4
 # The most bytes of weights in one ONNX file; the format allows 2^31 for the whole file.
 LARGEST_FILE = 1_900_000_000
+
+# The inputs whose first axis is L.
+STATE = ("hidden", "cell")
 
 Tensors = dict[str, Tensor]
 
@@ -74,9 +78,13 @@ class NamedTensors(nn.Module):
         marks: Tensor | None = None,
     ) -> Tensors:
         """Runs the model on the tensors that the docstring of this file lists."""
-        options: dict[str, Any] = {} if hidden is None or cell is None else {"state": BiLMState(hidden, cell)}
-        given = {"word_vector_ids": word_vector_ids, "marks": marks}
-        options |= {name: tensor for name, tensor in given.items() if tensor is not None}
+        options: dict[str, Any] = {}
+        if hidden is not None and cell is not None:
+            options["state"] = BiLMState(hidden, cell)
+        if word_vector_ids is not None:
+            options["word_vector_ids"] = word_vector_ids
+        if marks is not None:
+            options["marks"] = marks
         is_encoder = isinstance(self.model, ElmoModel)
         outputs = self.model(input_ids, attention_mask, output_hidden_states=is_encoder, **options)
         named: Tensors = {}
@@ -118,8 +126,10 @@ def load_for_export(source: str | Path, has_state: bool = False) -> ElmoPreTrain
     the biLM has a state.
     """
     config, _ = read_config(open_folder(source, weights=False))
-    head = HEADS.get("".join(config.architectures or []), ElmoModel)
-    return load_complete(source, ElmoModel if has_state else head, dtype=torch.float32)
+    model_class: type[ElmoPreTrainedModel] = ElmoModel
+    if not has_state:
+        model_class = EXPORTED_HEADS.get("".join(config.architectures or []), ElmoModel)
+    return load_complete(source, model_class, dtype=torch.float32)
 
 
 def export_model(
@@ -144,7 +154,8 @@ def export_model(
         ValueError: if the suffix is wrong, the model cannot be exported, or the file computes other numbers.
     """
     check_output(destination)
-    program = program or program_of(module)
+    if program is None:
+        program = program_of(module)
     with workplace(destination) as folder:
         written = folder / destination.name
         if destination.suffix == ".pt2":
@@ -170,29 +181,23 @@ def example_inputs(module: NamedTensors, lengths: list[int]) -> Tensors:
     `lengths` counts the words and boundaries of each row, at least two for each text: the texts of a row follow one
     another, each between its boundaries. If the module has a state, it is random.
     """
-    config, num_texts = module.model.config, getattr(module.model, "num_texts", 1)
+    config = module.model.config
     generator = torch.Generator().manual_seed(len(lengths))
     batch, words = len(lengths), max(lengths)
-    first_word = config.num_characters + 1  # character ids are smaller; with word input, all ids
-    ids = torch.randint(1, first_word, (batch, words, *config.id_shape), generator=generator)
-    begin_id, end_id = config.bos_token_id, config.eos_token_id
-    assert begin_id is not None
-    assert end_id is not None
-    ids = ids.masked_fill(ids.eq(begin_id) | ids.eq(end_id), 0)
-    if config.num_input_words > 0:
-        ids[..., -1] = torch.randint(first_word, config.vocab_size, (batch, words), generator=generator)
+    ids = _random_words(config, (batch, words), generator)
     mask = torch.zeros(batch, words, dtype=torch.long)
+    num_texts = getattr(module.model, "num_texts", 1)
     for row, length in enumerate(lengths):
-        start = words - length if row % 2 else 0
+        start = words - length if row % 2 == 1 else 0
         mask[row, start : start + length] = 1
         ends = [start + length * index // num_texts for index in range(num_texts + 1)]
         for begin, end in itertools.pairwise(ends):
-            ids[row, begin, ...] = begin_id
-            ids[row, end - 1, ...] = end_id
+            ids[row, begin, ...] = config.bos_token_id
+            ids[row, end - 1, ...] = config.eos_token_id
     tensors = {"input_ids": ids, "attention_mask": mask}
     if config.word_vectors is not None:
-        most = config.word_vectors["num_words"]
-        tensors["word_vector_ids"] = torch.randint(0, most + 1, (batch, words), generator=generator)
+        num_vectors = config.word_vectors["num_words"] + 1
+        tensors["word_vector_ids"] = torch.randint(0, num_vectors, (batch, words), generator=generator)
     if config.mark_size is not None:
         tensors["marks"] = torch.randint(0, 2, (batch, words), generator=generator)
     if module.has_state:
@@ -202,19 +207,37 @@ def example_inputs(module: NamedTensors, lengths: list[int]) -> Tensors:
     return tensors
 
 
+def _random_words(config: ElmoConfig, shape: tuple[int, int], generator: torch.Generator) -> Tensor:
+    """The ids `(B, T, C)` or `(B, T)` of random words without the ids of boundaries."""
+    first_word = config.num_characters + 1  # character ids are smaller; with word input, all ids
+    ids = torch.randint(1, first_word, (*shape, *config.id_shape), generator=generator)
+    begin_id, end_id = config.bos_token_id, config.eos_token_id
+    assert begin_id is not None
+    assert end_id is not None
+    ids = ids.masked_fill(ids.eq(begin_id) | ids.eq(end_id), 0)
+    if config.num_input_words > 0:
+        ids[..., -1] = torch.randint(first_word, config.vocab_size, shape, generator=generator)
+    return ids
+
+
 def program_of(module: NamedTensors) -> torch.export.ExportedProgram:
     """The module as a program for any number of texts and words."""
     example = example_inputs(module, [9, 6, 8])
     batch, words = torch.export.Dim("batch", min=1), torch.export.Dim("words", min=1)
-    shapes = {name: {1: batch} if name in ("hidden", "cell") else {0: batch, 1: words} for name in example}
+    shapes = _axes(list(example), batch, words)
     with torch.no_grad():
         return torch.export.export(module, (), example, dynamic_shapes=shapes, strict=False)
+
+
+def _axes(names: Sequence[str], batch: Any, words: Any) -> dict[str, dict[int, Any]]:
+    """For each input, the axes of any length, which are B, or B and T, and what stands for them."""
+    return {name: {1: batch} if name in STATE else {0: batch, 1: words} for name in names}
 
 
 @torch.no_grad()
 def _write_onnx(module: NamedTensors, program: torch.export.ExportedProgram, path: Path, largest_file: int) -> None:
     names = [spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"]
-    axes = {name: {1: "batch"} if name in ("hidden", "cell") else {0: "batch", 1: "words"} for name in names}
+    axes = _axes(names, "batch", "words")
     outputs = list(module(**example_inputs(module, [4])))
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # warnings about packages that are not needed
     with warnings.catch_warnings():
@@ -225,7 +248,8 @@ def _write_onnx(module: NamedTensors, program: torch.export.ExportedProgram, pat
     assert graph is not None
     for weight in graph.model.graph.initializers.values():
         # Each weight has its own shape. ONNX Runtime's quantisation transposes it, so a second record would be wrong.
-        weight.shape = weight.type = None
+        weight.shape = None
+        weight.type = None
     weight_bytes = sum(parameter.nbytes for parameter in module.parameters())
     graph.save(path, external_data=weight_bytes > largest_file)
 
@@ -254,10 +278,12 @@ def _largest_difference(module: NamedTensors, path: Path) -> float:
     differences = []
     for lengths in ([4], [7, 12], [5, 16, 9, 4, 11]):
         inputs = example_inputs(module, lengths)
-        expected, found = module(**inputs), run(inputs)
-        assert list(expected) == list(found)
+        expected = module(**inputs)
+        outputs = run(inputs)
+        assert list(expected) == list(outputs)
         for name, tensor in expected.items():
-            if tensor.shape != found[name].shape:
+            if tensor.shape != outputs[name].shape:
                 return math.inf
-            differences.append(((found[name] - tensor).abs() / tensor.abs().clamp(min=1)).max())
+            difference = (outputs[name] - tensor).abs() / tensor.abs().clamp(min=1)
+            differences.append(difference.max())
     return torch.stack(differences).max().item()

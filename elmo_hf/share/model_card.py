@@ -49,14 +49,14 @@ def published_facts(name: str) -> Facts | None:
 
     The names `KIND-...` may share `KIND.md`. The key `elmo_hf` of its metadata has values for the template only.
     """
-    names = (name.removesuffix("-lm"), name.partition("-")[0])
-    paths = [path for each in names if (path := TEMPLATES / f"{each}.md").is_file()]
-    if not paths:
-        return None
-    card = ModelCard.load(str(paths[0]))
-    metadata = card.data.to_dict()
-    own = metadata.pop("elmo_hf")
-    return Facts(metadata=metadata, sections=card.text.strip(), **own)
+    for stem in (name.removesuffix("-lm"), name.partition("-")[0]):
+        path = TEMPLATES / f"{stem}.md"
+        if path.is_file():
+            card = ModelCard.load(str(path))
+            metadata = card.data.to_dict()
+            template_values = metadata.pop("elmo_hf")
+            return Facts(metadata=metadata, sections=card.text.strip(), **template_values)
+    return None
 
 
 @dataclass(frozen=True)
@@ -68,40 +68,49 @@ class Conversion:
     difference: float | None  # the largest difference that the check found, or None
 
 
+@dataclass(frozen=True)
+class CardContent:
+    """What a card says of a model.
+
+    Attributes:
+        config: the architecture.
+        num_parameters: how many numbers the checkpoint has.
+        auto_class: the class that loads the saved model. `AutoModelForPreTraining` gets a second snippet, because the
+            first one loads only its biLM.
+        word_splitter: how the tokenizer splits raw text; None if that is not known; `facts.words` replaces it.
+        facts: the facts that the authors of the weights published.
+        conversion: how the folder was converted from a checkpoint.
+        run: how the model was trained, with its numbers as text.
+    """
+
+    config: ElmoConfig
+    num_parameters: int | None = None
+    auto_class: str = "AutoModel"
+    word_splitter: str | None = "ptb"
+    facts: Facts | None = None
+    conversion: Conversion | None = None
+    run: TrainingSummary | None = None
+
+
 def render_card(
-    name: str,
-    config: ElmoConfig,
-    *,
-    repository: str | None = None,
-    num_parameters: int | None = None,
-    auto_class: str = "AutoModel",
-    facts: Facts | None = None,
-    conversion: Conversion | None = None,
-    run: TrainingSummary | None = None,
-    word_splitter: str | None = "ptb",
-    **labels: Any,
+    name: str, content: CardContent, labels: Mapping[str, Any] | None = None, repository: str | None = None
 ) -> str:
     """Renders a card.
 
     Args:
         name: the title; the name of the folder, or of the repository.
-        config: the architecture.
+        content: what the card says of the model.
+        labels: further metadata of `ModelCardData`, such as `license`; they override those of `content.facts`, except
+            labels without a value.
         repository: the Hub repository `org/name` that the snippet loads; None: the snippet loads the folder `name`, and
             the card lists what to add.
-        num_parameters: how many numbers the checkpoint has.
-        auto_class: the class that loads the saved model. `AutoModelForPreTraining` gets a second snippet, because the
-            first one loads only its biLM.
-        facts: the facts that the authors of the weights published.
-        conversion: how the folder was converted from a checkpoint.
-        run: how the model was trained, with its numbers as text.
-        word_splitter: how the tokenizer splits raw text; None if that is not known; `facts.words` replaces it.
-        **labels: further metadata of `ModelCardData`, such as `license`; they override `facts`.
     """
-    known = {} if facts is None else facts.metadata
-    given = {key: value for key, value in labels.items() if value is not None}
+    config, auto_class, facts = content.config, content.auto_class, content.facts
     defaults = {"library_name": "transformers", "pipeline_tag": TASKS.get(auto_class, FEATURE_EXTRACTION), "tags": TAGS}
-    data = ModelCardData(**{**defaults, **known, **given})
-    sizes = architecture(config, num_parameters)
+    published = {} if facts is None else dict(facts.metadata)
+    further = {key: value for key, value in (labels or {}).items() if value is not None}
+    data = ModelCardData(**defaults | published | further)
+    sizes = architecture(config, content.num_parameters)
     if auto_class in LABELLED:
         sizes.append(("labels", ", ".join(markdown(config.id2label[index]) for index in sorted(config.id2label))))
     card = ModelCard.from_template(
@@ -114,7 +123,7 @@ def render_card(
         architecture=sizes,
         config=config,
         word_limit=word_limit(config),
-        word_splitter=word_splitter if facts is None or facts.words is None else None,
+        word_splitter=content.word_splitter if facts is None or facts.words is None else None,
         is_labelled=auto_class in LABELLED,
         auto_class=auto_class.removesuffix("ForPreTraining"),
         is_pair=takes_pairs(config, auto_class),
@@ -122,8 +131,8 @@ def render_card(
         facts=facts,
         provenance=provenance(data.to_dict(), asks=repository is None),
         example=ENGLISH_EXAMPLE if facts is None else facts.example,
-        conversion=conversion,
-        run=run,
+        conversion=content.conversion,
+        run=content.run,
         num_softmax_words=config.num_softmax_words if auto_class == "AutoModelForPreTraining" else None,
         printable=printable,
         markdown=markdown,
@@ -134,12 +143,16 @@ def render_card(
 
 def auto_class_of(class_name: str, auto_map: Mapping[str, str]) -> str:
     """The Auto class that loads a class; `AutoModel` for a user's own class."""
-    return next((name for name, path in auto_map.items() if path.split(".")[-1] == class_name), "AutoModel")
+    for auto_class, path in auto_map.items():
+        if path.rpartition(".")[2] == class_name:
+            return auto_class
+    return "AutoModel"
 
 
 def loading_line(name: str, config: ElmoConfig, auto_class: str, revision: str | None = None) -> str:
     """A line of Python that loads a model from the Hub by its own Auto class and runs it on an example."""
-    texts = ", ".join(map(string_literal, ENGLISH_EXAMPLE[: 1 + takes_pairs(config, auto_class)]))
+    num_texts = 2 if takes_pairs(config, auto_class) else 1
+    texts = ", ".join(string_literal(text) for text in ENGLISH_EXAMPLE[:num_texts])
     pinned = "" if revision is None else f"revision={string_literal(revision)}, "
     return (
         f"from transformers import {auto_class} as Model, AutoTokenizer as Tokenizer; "
@@ -156,16 +169,19 @@ def takes_pairs(config: ElmoConfig, auto_class: str) -> bool:
 
 def provenance(metadata: Mapping[str, Any], asks: bool = True) -> str:
     """Licence, language and source for a card without published facts: a table, and a list of missing values."""
-    models = [f"https://huggingface.co/{name}" for name in as_list(metadata.get("base_model"))]
-    sources = models or as_list(metadata.get("source"))
-    found = {
+    sources = [f"https://huggingface.co/{name}" for name in as_list(metadata.get("base_model"))]
+    if not sources:
+        sources = [str(source) for source in as_list(metadata.get("source"))]
+    values = {
         "licence": markdown(metadata.get("license") or ""),
-        "language": markdown(", ".join(map(str, as_list(metadata.get("language"))))),
-        "source": ", ".join(f"<{each}>" if ADDRESS.fullmatch(str(each)) else markdown(each) for each in sources),
+        "language": markdown(", ".join(str(language) for language in as_list(metadata.get("language")))),
+        "source": ", ".join(_linked(source) for source in sources),
     }
-    rows = [f"| {name} | {value} |" for name, value in found.items() if value]
-    missing = [name for name, value in found.items() if not value]
-    parts = ["\n".join(["| | |", "|---|---|", *rows])] if rows else []
+    rows = [f"| {name} | {value} |" for name, value in values.items() if value]
+    missing = [name for name, value in values.items() if not value]
+    parts = []
+    if rows:
+        parts.append("\n".join(["| | |", "|---|---|", *rows]))
     if missing and asks:
         parts.append(
             f"Not given: {', '.join(missing)}. Fill them in before you share this folder:\n"
@@ -176,41 +192,57 @@ def provenance(metadata: Mapping[str, Any], asks: bool = True) -> str:
 
 def as_list(value: Any) -> list[Any]:
     """A value of a card's metadata as a list; empty if there is none."""
-    return [each for each in (value if isinstance(value, list | tuple) else [value]) if each]
+    values = value if isinstance(value, list | tuple) else [value]
+    return [entry for entry in values if entry]
+
+
+def _linked(source: str) -> str:
+    """A source as Markdown: an address as a link, a name as text."""
+    return f"<{source}>" if ADDRESS.fullmatch(source) else markdown(source)
 
 
 def architecture(config: ElmoConfig, num_parameters: int | None) -> list[tuple[str, str]]:
     """The rows of the card's table of sizes."""
-    if config.token_encoder == "char_cnn":
-        filters = ", ".join(f"{width}:{count}" for width, count in config.char_filters)
-        words = (
-            f"{config.word_embedding_size}-d words ({config.num_input_words}) and " if config.num_input_words else ""
-        )
-        kind = "characters" if config.alphabet == "bytes" else f"code points ({config.num_characters})"
-        encoder = (
-            f"{words}{config.char_embedding_size}-d {kind}, filters {filters} ({config.char_activation}), "
-            f"{config.num_highway_layers} highway layer{'' if config.num_highway_layers == 1 else 's'}"
-        )
-    else:
-        width = f"{config.word_embedding_size}-d " if config.word_embedding_size is not None else ""
-        encoder = f"{width}word embedding, {config.vocab_size - 1} words"
-    layers = "1 layer" if config.num_hidden_layers == 1 else f"{config.num_hidden_layers} layers"
+    layers = _counted(config.num_hidden_layers, "layer")
     skip = "with" if config.use_skip_connections else "without"
     direction = "" if config.bidirectional else ", forward only"
-    return [
+    rows = [
         ("parameters", "not counted" if num_parameters is None else f"{num_parameters:,}"),
-        ("token encoder", encoder),
+        ("token encoder", _token_encoder(config)),
         ("biLM", f"{layers}, {skip} skip connections{direction}"),
         ("cell, projection", f"{config.cell_size}, {config.projection_size}"),
         ("cell clip, projection clip", f"{config.cell_clip}, {config.projection_clip}"),
-        *([("aligned layers", ", ".join(map(str, config.aligned_layers)))] if config.aligned_layers else []),
-        *([] if config.num_softmax_words is None else [("softmax", f"{config.num_softmax_words:,} words")]),
     ]
+    if config.aligned_layers:
+        rows.append(("aligned layers", ", ".join(map(str, config.aligned_layers))))
+    if config.num_softmax_words is not None:
+        rows.append(("softmax", f"{config.num_softmax_words:,} words"))
+    return rows
+
+
+def _token_encoder(config: ElmoConfig) -> str:
+    """The size of what makes a vector of a word."""
+    if config.token_encoder == "word_embedding":
+        width = "" if config.word_embedding_size is None else f"{config.word_embedding_size}-d "
+        return f"{width}word embedding, {config.vocab_size - 1} words"
+    words = ""
+    if config.num_input_words > 0:
+        words = f"{config.word_embedding_size}-d words ({config.num_input_words}) and "
+    kind = "characters" if config.alphabet == "bytes" else f"code points ({config.num_characters})"
+    filters = ", ".join(f"{width}:{count}" for width, count in config.char_filters)
+    return (
+        f"{words}{config.char_embedding_size}-d {kind}, filters {filters} ({config.char_activation}), "
+        f"{_counted(config.num_highway_layers, 'highway layer')}"
+    )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def word_limit(config: ElmoConfig) -> str | None:
     """How much of a word is read; None if words are looked up whole."""
     if config.token_encoder == "word_embedding" and config.alphabet == "bytes":
         return None
-    unit = {"bytes": "bytes of UTF-8", "code_points": "code points"}[config.alphabet]
+    unit = "bytes of UTF-8" if config.alphabet == "bytes" else "code points"
     return f"{config.max_word_length - 2} {unit}"

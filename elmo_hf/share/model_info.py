@@ -22,8 +22,8 @@ from ..model.configuration_elmo import ElmoConfig
 from ..model.language_model_elmo import ElmoForCausalLM
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoTokenizer
-from .export import HEADS
-from .model_card import TAGS, architecture, as_list, auto_class_of, render_card, word_limit
+from .export import EXPORTED_HEADS
+from .model_card import TAGS, CardContent, architecture, as_list, auto_class_of, render_card, word_limit
 from .saved_card import CARD, is_draft, read_card, training_of_draft, write_card
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -32,7 +32,7 @@ SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text 
 PLACEHOLDER, MANY_PLACEHOLDERS = "[More Information Needed]", 30
 MARKDOWN_ESCAPE = re.compile(r"\\([\W_])")
 # The classes whose weights must all be there; for any other class, only the biLM's weights must.
-CLASSES = HEADS | {"ElmoForPreTraining": ElmoForPreTraining, "ElmoForCausalLM": ElmoForCausalLM}
+CLASSES = EXPORTED_HEADS | {"ElmoForPreTraining": ElmoForPreTraining, "ElmoForCausalLM": ElmoForCausalLM}
 # The labels of a classifier that are shown.
 MOST_LABELS = 8
 USES_OF_HEADS = {
@@ -79,6 +79,16 @@ class SavedModel:
         is_described = self.config.num_softmax_words is not None or self.config.share_embedding_softmax
         return is_described and self.problem(ElmoForPreTraining) is None
 
+    @property
+    def num_softmax_words(self) -> int:
+        """The size of its softmax, if it has one."""
+        return self.config.num_softmax_words or self.config.vocab_size - 1
+
+    @property
+    def num_known_words(self) -> int | None:
+        """How many words of a softmax the tokenizer knows; None if it knows of no softmax."""
+        return None if self.tokenizer is None else self.tokenizer.num_word_classes
+
     def problem(self, model_class: type[ElmoPreTrainedModel]) -> str | None:
         """What keeps the weights from being a model of a class, see `weights_problem`; None if nothing does."""
         return weights_problem(self.tensors, model_class, copy.copy(self.config))
@@ -99,9 +109,10 @@ def look_at(source: str | Path) -> SavedModel:
         tensors = read_headers(folder)
     else:
         with naming(f"the weights of {source} cannot be read"):
-            files = HfApi().get_safetensors_metadata(str(source)).files_metadata.values()
-            infos = [each for file in files for each in file.tensors.items()]
-            tensors = {name: (tuple(info.shape), info.dtype) for name, info in infos}
+            tensors = {}
+            for file in HfApi().get_safetensors_metadata(str(source)).files_metadata.values():
+                for name, info in file.tensors.items():
+                    tensors[name] = (tuple(info.shape), info.dtype)
     tokenizer = load_tokenizer(folder) if (folder / "tokenizer_config.json").is_file() else None
     card = read_card(folder / CARD) if (folder / CARD).exists() else ModelCard("---\n{}\n---\n")
     return SavedModel(config, tokenizer, tensors, card)
@@ -110,40 +121,60 @@ def look_at(source: str | Path) -> SavedModel:
 def describe(source: str | Path) -> list[tuple[str, str]]:
     """The facts about a model as rows of a name and a value; the argument and the errors are those of `look_at`."""
     model = look_at(source)
-    config, metadata, tokenizer = model.config, model.card.data, model.tokenizer
+    config, metadata = model.config, model.card.data
     sizes = [row for row in architecture(config, model.num_parameters) if row[0] != "softmax"]
     types = sorted({DTYPES.get(kind, kind) for _, kind in model.tensors.values()})
     layers = config.num_hidden_layers + 1
-    weights = config.scalar_mix_weights
-    are_saved = any("_mixes." in name for name in model.tensors)
-    origin = f"weights {_listed(weights)} of the config" if weights else "saved" if are_saved else "equal weights"
-    has_softmax = model.has_softmax
-    num_words = config.num_softmax_words or config.vocab_size - 1
-    num_known = None if tokenizer is None else tokenizer.num_word_classes
-    if num_known is None:
-        words = "words.txt is missing"
-    elif num_known != num_words:
-        words = f"words.txt has {num_known:,} words, so it is of another softmax"
-    else:
-        words = "its words are known"
-    problem = model.problem(model.model_class)
-    limit = word_limit(config)
-    reads = "words looked up whole" if limit is None else f"words of up to {limit}"
-    return [
+    rows = [
         ("model", str(source)),
         ("class", model.class_name),
         *sizes,
         ("saved as", ", ".join(types)),
         ("vectors", f"{config.hidden_size} numbers for each word, in {layers} layers (0 is the word by itself)"),
-        ("mixes", f"{config.num_output_representations} {config.layer_mix}, {origin}"),
-        ("softmax", f"{num_words:,} words, {config.softmax} in training; {words}" if has_softmax else "none"),
-        ("tokenizer", "none" if tokenizer is None else f"splits {SPLITTERS[tokenizer.word_splitter]}; {reads}"),
+        ("mixes", f"{config.num_output_representations} {config.layer_mix}, {_mix_weights(model)}"),
+        ("softmax", _softmax(model)),
+        ("tokenizer", _tokenizer(model)),
         ("source", _source(model)),
         ("licence", _listed(metadata.get("license")) or "not said"),
         ("language", _listed(metadata.get("language")) or "not said"),
-        *([] if problem is None else [("incomplete", f"{model.class_name} {problem}")]),
-        ("can", "; ".join(_abilities(model, str(source), has_softmax and num_known == num_words))),
     ]
+    problem = model.problem(model.model_class)
+    if problem is not None:
+        rows.append(("incomplete", f"{model.class_name} {problem}"))
+    rows.append(("can", "; ".join(_abilities(model, str(source)))))
+    return rows
+
+
+def _mix_weights(model: SavedModel) -> str:
+    """Where the weights of the scalar mixes come from."""
+    weights = model.config.scalar_mix_weights
+    if weights:
+        return f"weights {_listed(weights)} of the config"
+    if any("_mixes." in name for name in model.tensors):
+        return "saved"
+    return "equal weights"
+
+
+def _softmax(model: SavedModel) -> str:
+    """The size of the softmax, and whether the tokenizer has its words."""
+    if not model.has_softmax:
+        return "none"
+    if model.num_known_words is None:
+        words = "words.txt is missing"
+    elif model.num_known_words != model.num_softmax_words:
+        words = f"words.txt has {model.num_known_words:,} words, so it is of another softmax"
+    else:
+        words = "its words are known"
+    return f"{model.num_softmax_words:,} words, {model.config.softmax} in training; {words}"
+
+
+def _tokenizer(model: SavedModel) -> str:
+    """How the tokenizer splits raw text, and how much of a word the model reads."""
+    if model.tokenizer is None:
+        return "none"
+    limit = word_limit(model.config)
+    reads = "words looked up whole" if limit is None else f"words of up to {limit}"
+    return f"splits {SPLITTERS[model.tokenizer.word_splitter]}; {reads}"
 
 
 def complete_card(folder: Path, repository: str) -> None:
@@ -166,39 +197,45 @@ def new_card(folder: Path, labels: dict[str, Any], repository: str | None = None
     """
     model = look_at(folder)
     problem = model.problem(ElmoModel)
-    is_own_class = model.class_name not in {ElmoModel.__name__, *CLASSES}
-    if problem is not None and not is_own_class:
+    is_class_of_user = model.class_name not in {ElmoModel.__name__, *CLASSES}
+    if problem is not None and not is_class_of_user:
         raise ValueError(f"{folder} {problem}.")
     config = copy.copy(model.config)
     if not model.has_softmax:
         config.num_softmax_words = None
-    drafted = model.card.data.to_dict()
-    drafted["tags"] = [*TAGS[:2], *as_list(drafted.get("tags"))]
-    card = render_card(
-        (repository or folder.resolve().name).rpartition("/")[2],
-        config=config,
-        repository=repository,
+    metadata: dict[str, Any] = {}
+    if model.card.text:
+        metadata = model.card.data.to_dict()
+        metadata["tags"] = [*TAGS[:2], *as_list(metadata.get("tags"))]
+    content = CardContent(
+        config,
         num_parameters=model.num_parameters,
         auto_class=model.auto_class,
         word_splitter=None if model.tokenizer is None else model.tokenizer.word_splitter,
-        **(drafted if model.card.text else {}) | labels,
     )
-    return card + training_of_draft(model.card) if is_draft(model.card) else card
+    name = (repository or folder.resolve().name).rpartition("/")[2]
+    card = render_card(name, content, metadata | labels, repository)
+    if is_draft(model.card):
+        card += training_of_draft(model.card)
+    return card
 
 
 def _source(model: SavedModel) -> str:
-    told = re.search(r"^converted from (.+) by `elmo-hf`", model.card.text, re.MULTILINE)
-    labels = model.card.data
-    named = labels.get("base_model") or labels.get("source") or (told and MARKDOWN_ESCAPE.sub(r"\1", told[1]))
-    return _listed(named) or "not said"
+    """The source of the weights by the card's metadata, or by the sentence of a conversion."""
+    for name in ("base_model", "source"):
+        source = _listed(model.card.data.get(name))
+        if source:
+            return source
+    sentence = re.search(r"^converted from (.+) by `elmo-hf`", model.card.text, re.MULTILINE)
+    return "not said" if sentence is None else MARKDOWN_ESCAPE.sub(r"\1", sentence[1])
 
 
-def _abilities(model: SavedModel, name: str, can_score: bool) -> list[str]:
+def _abilities(model: SavedModel, name: str) -> list[str]:
     """The commands and classes that can use the model."""
     if model.problem(ElmoModel) is not None:
         return ["nothing"]
     abilities = ["embed", "export"]
-    if can_score:
+    if model.has_softmax and model.num_known_words == model.num_softmax_words:
         abilities += ["score", "fill", f"pretrain --model {name}"]
     elif model.config.token_encoder == "char_cnn" and not model.config.aligned_layers:
         abilities.append(f"pretrain --model {name} --vocabulary WORDS, which gives it a softmax to score with")

@@ -54,12 +54,12 @@ def push_folder(
             Also if the Hub refuses the token or is out of reach, or if an upload breaks off.
     """
     needed = {*NEEDED, *(path.name for path in folder.glob("*.safetensors"))}
-    missing = [name for name in sorted(needed) if not is_own(folder / name)]
+    missing = [name for name in sorted(needed) if not is_plain_file(folder / name)]
     if missing:
         raise ValueError(
             f"there is no folder {folder} with {', '.join(missing)}, as files and not as links. "
             "`model.save_pretrained` writes weights and code, `tokenizer.save_pretrained` the tokenizer, `elmo-hf card "
-            f"{folder} --license NAME --language CODE` the model card {CARD}."
+            f"{folder}` the model card {CARD}."
         )
     model = look_at(folder)
     load_complete(folder, model.model_class)
@@ -93,16 +93,27 @@ def sums_to_send(folder: Path, files: Iterable[str]) -> str:
 
 def chosen_files(folder: Path, include: Sequence[str]) -> tuple[list[str], list[str]]:
     """The files of a folder that are sent, and the names of those that are not. Links are never sent."""
-    asked = {pattern: [path for path in folder.glob(pattern) if is_own(path)] for pattern in include}
-    wrong = [pattern for pattern, paths in asked.items() if not paths]
-    if wrong:
-        raise ValueError(f"no file of {folder} fits {', '.join(map(repr, wrong))}; a link is not sent.")
-    there = sorted(folder.iterdir())
-    sent = {path for path in there if is_own(path) and any(fnmatch(path.name, each) for each in SENT)}
-    names = sorted(path.relative_to(folder).as_posix() for path in sent.union(*asked.values()))
-    return names, [path.name for path in there if path.name not in {name.split("/")[0] for name in names}]
+    included: set[Path] = set()
+    unmatched = []
+    for pattern in include:
+        paths = [path for path in folder.glob(pattern) if is_plain_file(path)]
+        included.update(paths)
+        if not paths:
+            unmatched.append(repr(pattern))
+    if unmatched:
+        raise ValueError(f"no file of {folder} fits {', '.join(unmatched)}; a link is not sent.")
+    present = sorted(folder.iterdir())
+    sent = [path for path in present if is_plain_file(path) and _is_sent(path.name)]
+    names = sorted(path.relative_to(folder).as_posix() for path in included.union(sent))
+    first_parts = {name.partition("/")[0] for name in names}  # of a file in a folder within, the name of this folder
+    return names, [path.name for path in present if path.name not in first_parts]
 
 
-def is_own(path: Path) -> bool:
+def _is_sent(name: str) -> bool:
+    """Whether a file of this name is sent without being asked for."""
+    return any(fnmatch(name, pattern) for pattern in SENT)
+
+
+def is_plain_file(path: Path) -> bool:
     """Whether a path is a file and not a link."""
     return path.is_file() and not path.is_symlink()

@@ -9,7 +9,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml  # type: ignore[import-untyped]
 from huggingface_hub import ModelCard, ModelCardData
@@ -24,10 +24,26 @@ from .model_card import ADDRESS, FEATURE_EXTRACTION, TAGS, provenance
 
 CARD = "README.md"
 MOST_CARD_BYTES = 2**20
-# Labels of weights that users may give: the name, its form, and the form in words.
-LICENCE = ("licence", r"[A-Za-z0-9][A-Za-z0-9.+-]*", "the Hub's name of it, such as mit or apache-2.0")
-LANGUAGE = ("language", r"[a-z]{2,3}(-[A-Za-z0-9]+)*", "a code of ISO 639, such as en or eu")
-SOURCE = ("source", f"{MODEL_ON_HUB.pattern}|{ADDRESS.pattern}", "an address (https://...) or a Hub name (org/name)")
+
+
+class Label(NamedTuple):
+    """A label of weights that users may give."""
+
+    name: str
+    pattern: str  # of legal values
+    form: str  # the pattern in words
+
+    def check(self, value: str) -> None:
+        """Raises ValueError if the value has another form."""
+        if not re.fullmatch(self.pattern, value):
+            raise ValueError(f"a {self.name} is {self.form}, found {value!r}.")
+
+
+LICENCE = Label("licence", r"[A-Za-z0-9][A-Za-z0-9.+-]*", "the Hub's name of it, such as mit or apache-2.0")
+LANGUAGE = Label("language", r"[a-z]{2,3}(-[A-Za-z0-9]+)*", "a code of ISO 639, such as en or eu")
+SOURCE = Label(
+    "source", f"{MODEL_ON_HUB.pattern}|{ADDRESS.pattern}", "an address (https://...) or a Hub name (org/name)"
+)
 TITLE = re.compile(r"^# .*$", re.MULTILINE)
 HEADING = "## Licence, language, source"
 SECTION = re.compile(rf"^{HEADING}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -50,12 +66,19 @@ def card_labels(licence: str | None, languages: Sequence[str], source: str | Non
     Raises:
         ValueError: if a label has another form.
     """
-    for (what, form, legal), value in ((LICENCE, licence), *((LANGUAGE, each) for each in languages), (SOURCE, source)):
-        if value is not None and not re.fullmatch(form, value):
-            raise ValueError(f"a {what} is {legal}, found {value!r}.")
-    origin = "base_model" if source is not None and MODEL_ON_HUB.fullmatch(source) else "source"
-    labels = {"license": licence and licence.lower(), "language": [*languages], origin: source}
-    return {name: value for name, value in labels.items() if value}
+    labels: dict[str, Any] = {}
+    if licence is not None:
+        LICENCE.check(licence)
+        labels["license"] = licence.lower()
+    if languages:
+        for language in languages:
+            LANGUAGE.check(language)
+        labels["language"] = list(languages)
+    if source is not None:
+        SOURCE.check(source)
+        is_on_hub = MODEL_ON_HUB.fullmatch(source) is not None
+        labels["base_model" if is_on_hub else "source"] = source
+    return labels
 
 
 def read_card(path: Path) -> ModelCard:
@@ -98,9 +121,16 @@ def named_card(card: str, name: str) -> str:
     first = LOADING.search(card)
     if first is None:
         return card
-    old, new = (f"# {markdown(each.rpartition('/')[2])}" for each in (ast.literal_eval(first["name"]), name))
-    card = TITLE.sub(lambda title: new if title[0] == old else title[0], card, count=1)
+    old_title = _title(ast.literal_eval(first["name"]))
+    title = TITLE.search(card)
+    if title is not None and title[0] == old_title:
+        card = card[: title.start()] + _title(name) + card[title.end() :]
     return card.replace(f"{first['name']}, trust", f"{string_literal(name)}, trust")
+
+
+def _title(name: str) -> str:
+    """The title of a card for a folder or repository."""
+    return f"# {markdown(name.rpartition('/')[2])}"
 
 
 def is_draft(card: ModelCard) -> bool:

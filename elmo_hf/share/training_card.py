@@ -16,7 +16,7 @@ from transformers.modelcard import TrainingSummary
 from ..folder.loading import MODEL_ON_HUB, TINY
 from ..model.heads_elmo import ElmoTaskModel
 from ..text.escapes import printable
-from .model_card import FEATURE_EXTRACTION, TASKS, as_list, auto_class_of, loading_line, render_card
+from .model_card import FEATURE_EXTRACTION, TASKS, CardContent, as_list, auto_class_of, loading_line, render_card
 from .saved_card import CARD, write_card
 
 
@@ -28,11 +28,11 @@ class ElmoTrainer(Trainer):
 
         The keys are `mix_0/layer_0` to `mix_0/layer_L` and `mix_0/scale`; a second mix has `mix_1`.
         """
-        mixes = self.model.scalar_mixes_of_all() if "loss" in logs and isinstance(self.model, ElmoTaskModel) else []
-        for number, mix in enumerate(mixes):
-            if mix.logits.requires_grad:
-                logs |= {f"mix_{number}/layer_{k}": weight for k, weight in enumerate(mix.weights.tolist())}
-                logs[f"mix_{number}/scale"] = mix.scale.item()
+        if "loss" in logs and isinstance(self.model, ElmoTaskModel):
+            for number, mix in enumerate(self.model.scalar_mixes_of_all()):
+                if mix.logits.requires_grad:
+                    logs |= {f"mix_{number}/layer_{k}": weight for k, weight in enumerate(mix.weights.tolist())}
+                    logs[f"mix_{number}/scale"] = mix.scale.item()
         super().log(logs, *args, **kwargs)
 
     def push_to_hub(self, *args: Any, **kwargs: Any) -> Any:
@@ -71,68 +71,98 @@ class ElmoTrainer(Trainer):
         """
         if not self.is_world_process_zero():
             return
-        name = model_name or (self.hub_model_id or "").rpartition("/")[2] or None
-        summary = TrainingSummary.from_trainer(self, model_name=name, **labels)
-        log = self.state.log_history
-        if log and "train_runtime" in log[-1] and summary.eval_results:
-            # The summary has the scores of the last evaluation, and nothing was evaluated since training ended.
-            rows = [row for row in summary.eval_lines if row["Step"] == self.step_of_weights]
-            scored = {"Loss" if key == "Validation Loss" else key: value for row in rows for key, value in row.items()}
-            summary.eval_results = {name: scored[name] for name in summary.eval_results if name in scored}
+        if not model_name and self.hub_model_id:
+            model_name = self.hub_model_id.rpartition("/")[2]
+        summary = TrainingSummary.from_trainer(self, model_name=model_name or None, **labels)
+        self._use_scores_of_weights(summary)
         task = summary.tasks or TASKS.get(self._auto_class, FEATURE_EXTRACTION)
         start = str(summary.finetuned_from or "")
         is_on_hub = MODEL_ON_HUB.fullmatch(start) and not Path(start).exists()
         scores = _scores(summary, task)
-        own = {field.name for field in fields(self.args)} - {field.name for field in fields(TrainingArguments)}
-        settings = summary.hyperparameters | {name: getattr(self.args, name) for name in sorted(own)}
-        summary.hyperparameters = _readable(settings)
-        summary.eval_results = _readable(summary.eval_results or {})
-        summary.eval_lines = [_readable(row) for row in summary.eval_lines or ()]
-        summary.dataset = ", ".join(as_list(summary.dataset))
+        _make_readable(summary, self._settings())
         summary.finetuned_from = start if start == TINY else Path(start).name
-        card = render_card(
-            summary.model_name,
-            config=self.model.config,
+        content = CardContent(
+            self.model.config,
             num_parameters=self.model.num_parameters(),
-            repository=self.hub_model_id,
             auto_class=self._auto_class,
-            pipeline_tag=task,
-            run=summary,
-            tags=["elmo", "bilm", *as_list(summary.tags)],
-            language=summary.language,
-            license=summary.license,
-            base_model=start if is_on_hub else None,
-            datasets=as_list(summary.dataset_tags) or None,
-            model_name=printable(summary.model_name) if scores else None,
-            eval_results=scores or None,
             word_splitter=getattr(self.processing_class, "word_splitter", "ptb"),
+            run=summary,
         )
+        metadata = {
+            "pipeline_tag": task,
+            "tags": ["elmo", "bilm", *as_list(summary.tags)],
+            "language": summary.language,
+            "license": summary.license,
+            "base_model": start if is_on_hub else None,
+            "datasets": as_list(summary.dataset_tags) or None,
+        }
+        if scores:
+            metadata |= {"model_name": printable(summary.model_name), "eval_results": scores}
+        card = render_card(summary.model_name, content, metadata, repository=self.hub_model_id)
         path = Path(self.args.output_dir, CARD)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_card(path, card)
 
+    def _settings(self) -> dict[str, Any]:
+        """The arguments that a subclass of `TrainingArguments` adds; transformers lists its own."""
+        added = {field.name for field in fields(self.args)} - {field.name for field in fields(TrainingArguments)}
+        return {name: getattr(self.args, name) for name in sorted(added)}
+
+    def _use_scores_of_weights(self, summary: TrainingSummary) -> None:
+        """Replaces the scores of a summary by those of the present weights, if nothing was evaluated since training.
+
+        The summary has the scores of the last evaluation, which may be those of other weights than the best ones.
+        """
+        log = self.state.log_history
+        ended_with_training = len(log) > 0 and "train_runtime" in log[-1]
+        if not (ended_with_training and summary.eval_results):
+            return
+        scored: dict[str, Any] = {}
+        for row in summary.eval_lines:
+            if row["Step"] == self.step_of_weights:
+                scored |= row
+        if "Validation Loss" in scored:
+            scored["Loss"] = scored["Validation Loss"]
+        summary.eval_results = {name: scored[name] for name in summary.eval_results if name in scored}
+
+
+def _make_readable(summary: TrainingSummary, settings: dict[str, Any]) -> None:
+    """Turns the values of a summary into text for table cells, and adds settings to its hyper-parameters."""
+    summary.hyperparameters = _readable(summary.hyperparameters | settings)
+    summary.eval_results = _readable(summary.eval_results or {})
+    summary.eval_lines = [_readable(row) for row in summary.eval_lines or ()]
+    summary.dataset = ", ".join(as_list(summary.dataset))
+
 
 def _readable(row: dict[str, Any]) -> dict[str, str]:
     """Values as text for table cells."""
-    return {
-        key: f"{value:.5g}" if isinstance(value, float) else " ".join(str(value).split()) for key, value in row.items()
-    }
+    cells = {}
+    for name, value in row.items():
+        if isinstance(value, float):
+            cells[name] = f"{value:.5g}"
+        else:
+            cells[name] = " ".join(str(value).split())
+    return cells
 
 
 def _scores(summary: TrainingSummary, task: str) -> list[EvalResult]:
     """The final scores as metadata, if the Hub dataset that they were measured on is known."""
-    names = [*as_list(summary.dataset), *as_list(summary.dataset_tags)]
-    return [
-        EvalResult(
-            task_type=task,
-            dataset_type=dataset,
-            dataset_name=names[0],
-            dataset_config=next(iter(as_list(summary.dataset_args)), None),
-            metric_type=name.lower().replace(" ", "_"),
-            metric_name=name,
-            metric_value=value,
-        )
-        for dataset in as_list(summary.dataset_tags)[:1]
-        for name, value in (summary.eval_results or {}).items()
-        if isinstance(value, (int, float)) and name != "Loss"
-    ]
+    datasets = as_list(summary.dataset_tags)
+    if not datasets:
+        return []
+    names = [*as_list(summary.dataset), *datasets]
+    configurations = as_list(summary.dataset_args)
+    results = []
+    for name, value in (summary.eval_results or {}).items():
+        if isinstance(value, (int, float)) and name != "Loss":
+            result = EvalResult(
+                task_type=task,
+                dataset_type=datasets[0],
+                dataset_name=names[0],
+                dataset_config=configurations[0] if configurations else None,
+                metric_type=name.lower().replace(" ", "_"),
+                metric_name=name,
+                metric_value=value,
+            )
+            results.append(result)
+    return results

@@ -27,7 +27,7 @@ from ..model.tokenization_elmo import (
 from ..text.formats import SUFFIXES, Format
 from ..text.sentences import Sentence, read_dataset, read_sentences, storable
 
-HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+DATASET_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def read_sources(
@@ -47,7 +47,8 @@ def read_sources(
         ValueError: before anything is read, if a source is neither a file nor a dataset's name; later, if a dataset has
             none of these columns or a source cannot be read.
     """
-    for source, files in [(source, _files(source)) for source in sources]:
+    files_of_sources = [_files(source) for source in sources]  # checks all names before anything is read
+    for source, files in zip(sources, files_of_sources, strict=True):
         for file in files:
             yield from read_sentences(Path(file), encoding, column, input_format)
         if not files:
@@ -58,9 +59,10 @@ def _files(source: str) -> list[str]:
     """The file of this name, or the files that match a pattern; empty for a dataset."""
     if os.path.exists(source) and not os.path.isdir(source):  # a file, or a pipe such as /dev/fd/63
         return [source]
-    paths = sorted(filter(os.path.isfile, glob(source, recursive=True)))
-    is_name = HUB_NAME.fullmatch(source) and not source.endswith(SUFFIXES)
-    if not paths and not is_name and not os.path.isdir(source):
+    paths = sorted(path for path in glob(source, recursive=True) if os.path.isfile(path))
+    is_name = DATASET_NAME.fullmatch(source) is not None and not source.endswith(SUFFIXES)
+    may_be_dataset = is_name or os.path.isdir(source)
+    if not paths and not may_be_dataset:
         raise ValueError(f"there is no file {source}.")
     return paths
 
@@ -79,8 +81,11 @@ def make_vocabulary(counts: Counter[str], max_size: int | None = None, min_count
     Raises:
         ValueError: if no word is left.
     """
-    frequent = [(-count, word) for word, count in counts.items() if count >= min_count and _is_line(word)]
-    vocabulary = [*SPECIAL_WORDS, *(word for _, word in sorted(frequent))][:max_size]
+    frequent = [word for word, count in counts.items() if count >= min_count and _is_line(word)]
+    frequent.sort(key=lambda word: (-counts[word], word))
+    vocabulary = [*SPECIAL_WORDS, *frequent]
+    if max_size is not None:
+        del vocabulary[max_size:]
     if len(vocabulary) <= len(SPECIAL_WORDS):
         raise ValueError(f"no word is left of {len(counts)}, with `min_count` {min_count} and `max_size` {max_size}.")
     return vocabulary
@@ -92,17 +97,19 @@ def make_alphabet(words: Iterable[str]) -> dict[str, int]:
     Padding is 0; 1 to 6 are `<bos>`, `<eos>`, `<oov>`, `<pad>`, `<eow>` and `<bow>`; then come all code points of the
     words, except the special words of a vocabulary, in the order of Unicode.
     """
-    letters = set[str]().union(*({*words} - {*SPECIAL_WORDS, PADDING}))
+    letters: set[str] = set()
+    for word in set(words) - {*SPECIAL_WORDS, PADDING}:
+        letters.update(word)
     characters = (UNKNOWN, FILLER, BEGIN_WORD, END_WORD, *sorted(letters))
-    names = (PADDING, BOS, EOS, *(CHARACTER + each for each in characters))
+    names = [PADDING, BOS, EOS]
+    names += [CHARACTER + character for character in characters]
     return {name: number for number, name in enumerate(names)}
 
 
 def _is_line(word: str) -> bool:
     """Whether a vocabulary file can hold the word as an ordinary word."""
     is_special = word in (*SPECIAL_WORDS, PADDING)
-    return (
-        storable(word) == word
-        and not is_special
-        and read_vocabulary(list(StringIO(word, newline=None))) == {word: 1, PADDING: 0}
-    )
+    if is_special or storable(word) != word:
+        return False
+    lines = list(StringIO(word, newline=None))
+    return read_vocabulary(lines) == {word: 1, PADDING: 0}

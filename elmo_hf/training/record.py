@@ -35,16 +35,42 @@ from .trainer import PretrainingArguments
 logger = logging.getLogger(__name__)
 # Settings that change the result of a run; others only change the logs.
 DECISIVE = (
-    *("seed", "data_seed", "world_size", "num_train_epochs", "max_steps", "frozen_steps"),
-    *("per_device_train_batch_size", "gradient_accumulation_steps", "unroll_steps", "reset_probability"),
-    *("optim", "optim_args", "adagrad_start", "adam_beta1", "adam_beta2", "adam_epsilon", "weight_decay"),
-    *("learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps"),
-    *("scale_loss_by_steps", "max_grad_norm", "bf16", "fp16", "load_best_model_at_end"),
+    "seed",
+    "data_seed",
+    "world_size",
+    "num_train_epochs",
+    "max_steps",
+    "frozen_steps",
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "unroll_steps",
+    "reset_probability",
+    "optim",
+    "optim_args",
+    "adagrad_start",
+    "adam_beta1",
+    "adam_beta2",
+    "adam_epsilon",
+    "weight_decay",
+    "learning_rate",
+    "lr_scheduler_type",
+    "lr_scheduler_kwargs",
+    "warmup_steps",
+    "scale_loss_by_steps",
+    "max_grad_norm",
+    "bf16",
+    "fp16",
+    "load_best_model_at_end",
 )
 # Settings that decide which checkpoint is the best, for a run that ends with the best one.
 OF_THE_BEST = (
-    *("metric_for_best_model", "greater_is_better"),
-    *("eval_strategy", "eval_steps", "eval_delay", "save_strategy", "save_steps"),
+    "metric_for_best_model",
+    "greater_is_better",
+    "eval_strategy",
+    "eval_steps",
+    "eval_delay",
+    "save_strategy",
+    "save_steps",
 )
 SURROUNDINGS = ("torch", "transformers", "device")
 FACTS = ("started_from", *SURROUNDINGS)
@@ -77,10 +103,9 @@ def describe_run(
     config.pop("transformers_version", None)
     settings = [*DECISIVE, *OF_THE_BEST] if args.load_best_model_at_end else DECISIVE
     words = tokenizer.predicted_words or []
-    adapted = {} if start is None else {"started_from": _name_of(start)}
-    return {
-        **{name: str(getattr(args, name)) for name in settings},
-        **{f"config.{name}": str(config[name]) for name in sorted(config)},
+    record = {name: str(getattr(args, name)) for name in settings}
+    record |= {f"config.{name}": str(config[name]) for name in sorted(config)}
+    record |= {
         "dtype": str(model.dtype),
         "train": _digest_of_corpus(train),
         "held_out": "none" if held_out is None else _digest_of_corpus(held_out),
@@ -88,11 +113,15 @@ def describe_run(
         "word_splitter": tokenizer.word_splitter,
         "tokenizer": _digest_of_tokenizer(tokenizer),
         "start_weights": "random" if start is None else _digest_of_weights(model, start),
-        **adapted,
+    }
+    if start is not None:
+        record["started_from"] = _name_of(start)
+    record |= {
         "torch": torch.__version__,
         "transformers": transformers.__version__,
         "device": _name_of_device(args.device),
     }
+    return record
 
 
 def check_folder(output: Path, planned: set[str]) -> None:
@@ -141,7 +170,8 @@ def resumed_record(output: Path, description: Mapping[str, str]) -> dict[str, st
     if missing:
         logger.warning(
             "%s is of an earlier version and lacks %s; whether these are the same as at the start is not checked.",
-            *(path, ", ".join(missing)),
+            path,
+            ", ".join(missing),
         )
     changed = [name for name in SURROUNDINGS if record.get(name, description[name]) != description[name]]
     if changed:
@@ -149,7 +179,8 @@ def resumed_record(output: Path, description: Mapping[str, str]) -> dict[str, st
         logger.warning(
             "The run in %s goes on in other surroundings than it began in, so its result may differ from that of an "
             "uninterrupted run: %s.",
-            *(output, changes),
+            output,
+            changes,
         )
     return record
 
@@ -163,12 +194,13 @@ def _differing(record: Mapping[str, str], description: Mapping[str, str]) -> lis
 
 def _check_origin(checkpoint: Path, record: Mapping[str, str], path: Path) -> None:
     """Raises ValueError if the checkpoint's copy of the record is not that of the run."""
+    problem = ""
     if (checkpoint / RECORD).exists():
         differing = _differing(record, read_json(checkpoint / RECORD))
-        problem = f"its {RECORD} differs in {', '.join(differing)}" if differing else ""
-    else:
-        # Earlier versions made no copies.
-        problem = f"it has no {RECORD}" if "start_weights" in record else ""
+        if differing:
+            problem = f"its {RECORD} differs in {', '.join(differing)}"
+    elif "start_weights" in record:  # earlier versions made no copies
+        problem = f"it has no {RECORD}"
     if problem:
         raise ValueError(
             f"{checkpoint} is not a checkpoint of the run that {path} describes: {problem}. Move this checkpoint out "

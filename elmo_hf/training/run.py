@@ -26,6 +26,7 @@ from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import check_vocabulary
 from ..model.configuration_elmo import ElmoConfig
+from ..model.language_model_elmo import DIRECTIONS
 from ..model.tokenization_elmo import ElmoTokenizer, VocabularyCodec
 from ..share.saved_card import CARD
 from .checkpoints import RECORD, newest_checkpoint
@@ -55,17 +56,28 @@ def new_language_model(
         ValueError: if a field is illegal; the message has the field, the legal values and the value found.
     """
     known = {field.name for field in dataclasses.fields(ElmoConfig)} | CONFIG_KEYS
-    encoder, alphabet = fields.get("token_encoder", "char_cnn"), fields.get("alphabet", "bytes")
-    fixed = {"num_input_words": 0} | ({} if encoder == "char_cnn" else {"alphabet": "bytes"})
-    wrong = [name for name in sorted(fields) if name not in known or fields[name] != fixed.get(name, fields[name])]
+    encoder = fields.get("token_encoder", "char_cnn")
+    alphabet = fields.get("alphabet", "bytes")
+    fixed: dict[str, Any] = {"num_input_words": 0}
+    if encoder != "char_cnn":
+        fixed["alphabet"] = "bytes"
+    wrong = fields.keys() - known
+    wrong |= {name for name, value in fixed.items() if fields.get(name, value) != value}
     if wrong:
+        names = ", ".join(f"`{name}`" for name in sorted(wrong))
+        values = " and ".join(f"`{name}` is {value!r}" for name, value in fixed.items())
         raise ValueError(
-            f"a new model cannot have {', '.join(f'`{name}`' for name in wrong)}: it has the fields of `ElmoConfig`; "
-            f"with {encoder!r}, {' and '.join(f'`{name}` is {value!r}' for name, value in fixed.items())}."
+            f"a new model cannot have {names}: it has the fields of `ElmoConfig`; with {encoder!r}, {values}."
         )
-    options: dict[str, Any] = {"words_file" if encoder == "char_cnn" else "vocab_file": str(vocabulary)}
-    if alphabet == "code_points" and (words := VocabularyCodec.of_file(str(vocabulary))):
-        options["vocab"] = make_alphabet(words.symbols)
+    options: dict[str, Any] = {}
+    if encoder == "char_cnn":
+        options["words_file"] = str(vocabulary)
+    else:
+        options["vocab_file"] = str(vocabulary)
+    if alphabet == "code_points":
+        codec = VocabularyCodec.of_file(str(vocabulary))
+        assert codec is not None
+        options["vocab"] = make_alphabet(codec.symbols)
     size = fields.get("max_word_length", 50)
     tokenizer = ElmoTokenizer(encoder, size, word_splitter, alphabet=alphabet, **options)
     # They replace those of a saved config.json, which depend on its own tokenizer.
@@ -116,15 +128,24 @@ def pretrain(
     check_vocabulary(model, tokenizer)
     output.parent.mkdir(parents=True, exist_ok=True)
     is_first = args.process_index == 0
-    with only_writer(output) if is_first else nullcontext(output) as partial, named_if_full(output):
+    # The first process alone writes the finished model, into a folder beside the run until it is complete.
+    folder = only_writer(output) if is_first else nullcontext(output)
+    with folder as partial, named_if_full(output):
         if (output / "config.json").exists():
             raise ValueError(f"{output} holds a finished model; choose another folder.")
         check_folder(output, {LOG, CURVE, CARD})
         description = describe_run(model, tokenizer, train, held_out, args, started_from)
         checkpoint = newest_checkpoint(output)
         record = description if checkpoint is None else resumed_record(output, description)
-        data = {"train_dataset": train, "eval_dataset": held_out, "processing_class": tokenizer}
-        trainer = ElmoPretrainer(model, args, record=record, callbacks=[*callbacks], **data)
+        trainer = ElmoPretrainer(
+            model,
+            args,
+            record=record,
+            callbacks=[*callbacks],
+            train_dataset=train,
+            eval_dataset=held_out,
+            processing_class=tokenizer,
+        )
         trainer.get_train_dataloader()  # refuses a corpus that is too small before anything is written
         if checkpoint is None and is_first:
             _write_json(output / RECORD, record)
@@ -182,15 +203,17 @@ def draw_curve(log: list[dict[str, Any]], path: Path) -> None:
     losses.set(title="Training loss", xlabel="step", ylabel="nats per prediction")
     perplexities.set(title="Held-out perplexity, full softmax", xlabel="step", yscale="log")
     perplexities.yaxis.set(major_formatter=LogFormatter(), minor_formatter=LogFormatter())  # 90, not 9 x 10^1
-    scores = [
-        f"eval_{state}{direction}_perplexity" for direction in ("forward", "backward") for state in ("", "carried_")
-    ]
+    scores = []
+    for direction in DIRECTIONS:
+        scores += [f"eval_{direction}_perplexity", f"eval_carried_{direction}_perplexity"]
     for axes, names in ((losses, LOSSES), (perplexities, scores)):
         for name in names:
-            points = [(entry["step"], entry[name]) for entry in log if name in entry]
-            if points:
+            entries = [entry for entry in log if name in entry]
+            if entries:
+                steps = [entry["step"] for entry in entries]
+                values = [entry[name] for entry in entries]
                 label = name.removeprefix("eval_").replace("_", " ")
-                axes.plot(*zip(*points, strict=True), label=label, linestyle="--" if "carried" in name else "-")
+                axes.plot(steps, values, label=label, linestyle="--" if "carried" in name else "-")
         if axes.lines:
             axes.legend()
     figure.savefig(path)

@@ -31,7 +31,6 @@ import zipfile
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ from ..folder.saved_json import naming
 from ..language_model.corpus import Corpus
 from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import evaluating, score_carried, score_from_zero
-from ..language_model.streams import Stream, window_arguments
+from ..language_model.streams import SentenceStream, window_arguments
 from ..model.language_model_elmo import DIRECTIONS
 from ..model.layers_elmo import BiLMState
 from ..share.training_card import ElmoTrainer
@@ -113,26 +112,39 @@ class PretrainingArguments(TrainingArguments):
 
 @dataclass
 class Windows(Dataset):
-    """Windows of the corpus, as arguments of `ElmoForPreTraining`; this process reads `own_rows` of `num_rows`."""
+    """Windows of the corpus, as arguments of `ElmoForPreTraining`, with the rows `rows` of `num_rows`."""
 
     corpus: Corpus
     num_rows: int
-    own_rows: range
+    rows: range
     args: PretrainingArguments
     num_directions: int = 2
     # Made on first use, because this object is pickled for the workers of a DataLoader.
-    streams: list[Stream] = field(default_factory=list)
+    streams: list[SentenceStream] = field(default_factory=list)
 
     def __getitem__(self, index: int) -> dict[str, Tensor]:
         """The window at `index`; moving forward is cheap, moving back restarts the streams."""
-        args, step = self.args, index * self.args.unroll_steps
+        step = index * self.args.unroll_steps
         if not self.streams or step < self.streams[0].step:
-            seed = args.seed if args.data_seed is None else args.data_seed
-            start = partial(Stream, self.corpus, self.num_rows, seed=seed, reset_probability=args.reset_probability)
-            self.streams = [start(is_backward=is_backward) for is_backward in (False, True)[: self.num_directions]]
+            self._restart()
         for stream in self.streams:
             stream.skip(step - stream.step)
-        return window_arguments(self.corpus, *(each.take(args.unroll_steps, self.own_rows) for each in self.streams))
+        windows = [stream.take(self.args.unroll_steps, self.rows) for stream in self.streams]
+        return window_arguments(self.corpus, *windows)
+
+    def _restart(self) -> None:
+        """Sets the streams of all directions, forward first, to the first step."""
+        args = self.args
+        self.streams = []
+        for direction in DIRECTIONS[: self.num_directions]:
+            stream = SentenceStream(
+                self.corpus,
+                self.num_rows,
+                is_backward=direction == "backward",
+                seed=args.seed if args.data_seed is None else args.data_seed,
+                reset_probability=args.reset_probability,
+            )
+            self.streams.append(stream)
 
 
 @dataclass(eq=False)
@@ -181,14 +193,19 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
 
     def get_train_dataloader(self) -> DataLoader:
         """Windows of this process's rows."""
-        corpus, rows = self.train_dataset, self.args.per_device_train_batch_size
-        num_rows, steps, found = rows * self.args.world_size, self.args.unroll_steps, corpus.num_predictions
-        num_windows = found // (num_rows * steps)
+        corpus = self.train_dataset
+        rows = self.args.per_device_train_batch_size
+        steps = self.args.unroll_steps
+        num_rows = rows * self.args.world_size
+        num_windows = corpus.num_predictions // (num_rows * steps)
         if num_windows == 0:
-            raise ValueError(f"the corpus has {found} predictions, fewer than the {num_rows} x {steps} of one batch.")
-        own = range(self.args.process_index * rows, (self.args.process_index + 1) * rows)
+            raise ValueError(
+                f"the corpus has {corpus.num_predictions} predictions, fewer than the {num_rows} x {steps} of one "
+                "batch; use a longer corpus, fewer rows or fewer steps."
+            )
+        first = self.args.process_index * rows
         return DataLoader(
-            Windows(corpus, num_rows, own, self.args, self.model.config.num_directions),
+            Windows(corpus, num_rows, range(first, first + rows), self.args, self.model.config.num_directions),
             batch_sampler=WindowIndices(num_windows, self),
             collate_fn=itemgetter(0),
             num_workers=self.args.dataloader_num_workers,
@@ -200,7 +217,8 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         optimizer_class, settings = Trainer.get_optimizer_cls_and_kwargs(args, *others)
         if args.optim == "adagrad":
             settings["initial_accumulator_value"] = args.adagrad_start
-            settings["fused"] = True if args.device.type == "cpu" else None  # None leaves the choice to torch
+            # Adagrad's gains by it on CPUs; None leaves the choice to torch.
+            settings["fused"] = True if args.device.type == "cpu" else None
         return optimizer_class, settings
 
     def compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Tensor:
@@ -240,8 +258,10 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
             with evaluating(model):
                 scored = {"": score_from_zero(model, corpus), "carried_": score_carried(model, corpus)}
             for state, scores in scored.items():
-                for name in (*(f"{each}_" for each in DIRECTIONS[: model.config.num_directions]), ""):
-                    metrics[f"{metric_key_prefix}_{state}{name}perplexity"] = getattr(scores, f"{name}perplexity")
+                for direction in DIRECTIONS[: model.config.num_directions]:
+                    name = f"{direction}_perplexity"
+                    metrics[f"{metric_key_prefix}_{state}{name}"] = getattr(scores, name)
+                metrics[f"{metric_key_prefix}_{state}perplexity"] = scores.perplexity
             metrics[f"{metric_key_prefix}_loss"] = math.log(scored[""].perplexity)
         (metrics,) = broadcast_object_list([metrics])
         self.log(metrics)
@@ -306,8 +326,8 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
     def scores_of_weights(self) -> dict[str, float]:
         """The held-out scores in the log that were measured of the present weights; empty if there are none."""
         measured = [entry for entry in self.state.log_history if "eval_perplexity" in entry]
-        own = [entry for entry in measured if entry["step"] == self.step_of_weights]
-        return own[-1] if own else {}
+        of_weights = [entry for entry in measured if entry["step"] == self.step_of_weights]
+        return of_weights[-1] if of_weights else {}
 
     def _save_rng_state(self, output_dir: str) -> None:
         """Saves this process's LSTM state with its random generators."""

@@ -55,7 +55,10 @@ class Joiner:
         """The documents that are new, and their sentences."""
         for document in read_documents(path):
             counts["files"] += 1
-            sentences = [sentence for key, part in document.paragraphs if self._is_new(key) for sentence in part]
+            sentences = []
+            for key, paragraph in document.paragraphs:
+                if self._is_new(key):
+                    sentences += paragraph
             if document.error:
                 counts["unreadable"] += 1
             elif count_words(sentences) < SHORTEST:

@@ -55,9 +55,13 @@ def _drop_partial_line(path: Path) -> int:
 
 
 def _clean(blob: Blob, content: bytes, form: str) -> Document:
+    paragraphs, error = [], ""
     try:
-        paragraphs, error = clean(content, form), ""
+        paragraphs = clean(content, form)
     except ValueError as problem:
-        paragraphs, error = [], str(problem)
-    words = (word for _, sentences in paragraphs for sentence in sentences for word in sentence.split())
+        error = str(problem)
+    words: list[str] = []
+    for _, sentences in paragraphs:
+        for sentence in sentences:
+            words += sentence.split()
     return Document(blob.path, blob.size, error, sketch_of(words), paragraphs)

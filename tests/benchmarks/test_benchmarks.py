@@ -35,7 +35,7 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (folder / "long.txt").write_text("The ferry left at noon and came back late .\n" * 16 + "The ferry left " * 20)
     pairs = "A dog runs\tThe dog runs fast\t4.5\nTwo men eat\tA storm came\t1.2\nA man sings\tA man sang\t4.1\n"
     (folder / "pairs.txt").write_text(f"sentence_A\tsentence_B\trelatedness_score\n{pairs}")
-    words = "The ferry left the old harbour at noon and came back late .".split()
+    words = ["The", "ferry", "left", "the", "old", "harbour", "at", "noon", "and", "came", "back", "late", "."]
     lines = "".join(f"{number}\t{word}" + "\t_" * 8 + "\n" for number, word in enumerate(words, start=1))
     (folder / "text.conllu.gz").write_bytes(gzip.compress(f"# text = {' '.join(words)}\n{lines}\n".encode() * 3))
     commands = {name: f"python {ROOT}/benchmarks/{name}.py {arguments}" for name, (arguments, _) in RUNS.items()}

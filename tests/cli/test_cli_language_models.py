@@ -62,7 +62,7 @@ def test_a_new_model_reads_what_its_tokenizer_makes(name: str, fields: dict[str,
 
 @pytest.mark.same_rounding
 def test_a_new_model_reads_the_letters_of_its_vocabulary(tmp_path: Path) -> None:
-    words, model = "राष्ट्रीय भाषा язык мы идём a".split(), tmp_path / "model"  # without ऋ and ъ
+    words, model = ["राष्ट्रीय", "भाषा", "язык", "мы", "идём", "a"], tmp_path / "model"  # without ऋ and ъ
     sentences = [["мы", "ऋषि", "भाषा"], ["объём", "राष्ट्रीयकरण", "язык", "a"], ["идём", "राष्ट्रीय"]]
     text = write_text(tmp_path / "corpus.txt", sentences * 12)
     words_file(tmp_path, [*VOCABULARY[:3], *words], "words.txt")

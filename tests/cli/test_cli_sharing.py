@@ -33,7 +33,7 @@ from elmo_hf.folder.loading import TINY_FOLDER
 from elmo_hf.kernels.processor_kernels import ProcessorKernels
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.share import model_info
-from elmo_hf.share.environment import describe
+from elmo_hf.share.environment import describe_environment
 from elmo_hf.text.escapes import markdown
 
 
@@ -224,9 +224,12 @@ def test_env_says_facts_of_the_machine(tmp_path: Path) -> None:
     assert found["threads"] == str(torch.get_num_threads())
     facts = tmp_path / "cpuinfo"
     facts.write_text("vendor_id : Somebody\nmodel name\t: Fast: 3 GHz\nmodel name : Slow\n", encoding="utf-8")
-    assert dict(describe(cpu_facts=facts))["processor"] == f"Fast: 3 GHz, {torch.backends.cpu.get_cpu_capability()}"
+    assert (
+        dict(describe_environment(cpu_facts=facts))["processor"]
+        == f"Fast: 3 GHz, {torch.backends.cpu.get_cpu_capability()}"
+    )
     for multiplies, said in ((True, "fast"), (False, "slower than float32")):
-        assert dict(describe(ProcessorKernels(multiplies_bfloat16=multiplies)))["bfloat16"] == said
+        assert dict(describe_environment(ProcessorKernels(multiplies_bfloat16=multiplies)))["bfloat16"] == said
 
 
 def test_convert_takes_every_file_and_option_and_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

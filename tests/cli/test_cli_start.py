@@ -18,7 +18,24 @@ from typer.testing import CliRunner
 from elmo_hf.cli.errors import Command, line_of
 from elmo_hf.folder.saved_json import naming
 
-VERBS = "convert models embed vectors usages export push publish vocab pretrain score fill info check env card".split()
+VERBS = [
+    "convert",
+    "models",
+    "embed",
+    "vectors",
+    "usages",
+    "export",
+    "push",
+    "publish",
+    "vocab",
+    "pretrain",
+    "score",
+    "fill",
+    "info",
+    "check",
+    "env",
+    "card",
+]
 LONG = "x" * 300  # characters, more than a file's name may have
 OF_TINY_LM = " ".join(f"--{name} {TINY_LM}/{name}.{end}" for name, end in (("options", "json"), ("weights", "hdf5")))
 FORMS, BACK = "give SOURCE and DEST; with", "--to allennlp takes SOURCE and DEST and no other option."
@@ -31,6 +48,8 @@ USAGE = {
     "convert folder new --to allennlp --license mit": BACK,
     "convert folder new --from files": "--from needs --model NAME.",
     "convert folder new --to onnx": "'--to'",
+    "convert files new --align 1=": "--align takes LAYER=FILE",
+    "convert files new --align 1=a --align 01=b": "once for each layer.",
     "embed tiny file.txt": "'--output' / '-o'",
     "embed tiny file.txt -o v.npz --layers second": "'--layers'",
     "embed tiny file.txt -o v.npz --batch-words 0": "'--batch-words'",
@@ -104,7 +123,7 @@ WRONG = {
     "pretrain file.txt -o lm --vocabulary words --config typo.json": "`cell_sise`, `layers`",
     "pretrain file.txt -o lm --vocabulary words --softmax sampled": "`num_softmax_samples`",
     "pretrain file.txt -o lm --vocabulary file.txt": "<UNK>",
-    "fill tiny file.txt": "there is no gap: write ___",
+    "fill tiny file.txt": "there is no gap in 'text': write ___",
     "score tiny empty.txt": "empty.txt has no sentences.",
     "score tiny file.txt --per-word there.tsv": "there.tsv exists already",
 }

@@ -22,10 +22,11 @@ FILES = {
     "cannot.txt": "You cannot do it , he said .\n",
     "names.txt": "Qqrx saw Zwqv, Wqzt.\nThe old man went home.\n",
     "german.txt": "Der alte Mann ging zum Fluss, und niemand wusste, warum.\nSie lachten.\n",
-    "words.jsonl": json.dumps("the ferry left , two .".split()) + "\n",
+    "words.jsonl": json.dumps(["the", "ferry", "left", ",", "two", "."]) + "\n",
     "several.txt": "We left. It rained.\n“No!” She went.\nYes.",
     "few.txt": "We left. It rained.\nYes.\n",
-    "single.tsv": "item\ttext\n" + "".join(f"1\t{word}\n" for word in "the old man went home at ten".split()),
+    "single.tsv": "item\ttext\n"
+    + "".join(f"1\t{word}\n" for word in ["the", "old", "man", "went", "home", "at", "ten"]),
     "long.txt": f"{'x' * 48}\n{'河' * 17}\n{'é' * 24}b\n" * 2,  # 48, 51 and 49 bytes
 }
 LOOKS = "looks split into words already"

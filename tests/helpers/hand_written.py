@@ -10,7 +10,7 @@ from transformers import Trainer
 
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.language_model.streams import Stream, window_arguments
+from elmo_hf.language_model.streams import SentenceStream, window_arguments
 from elmo_hf.training.trainer import ElmoPretrainer
 
 Weights = dict[str, torch.Tensor]
@@ -41,7 +41,7 @@ def hand_written(
     model.train()
     corpus = make_corpus()
     streams = [
-        Stream(corpus, rows, is_backward=is_backward, seed=11, reset_probability=reset_probability)
+        SentenceStream(corpus, rows, is_backward=is_backward, seed=11, reset_probability=reset_probability)
         for is_backward in (False, True)[: model.config.num_directions]
     ]
     named = {name: weight for name, weight in model.named_parameters() if "scalar_mixes" not in name}

@@ -14,7 +14,7 @@ from transformers import BatchEncoding
 from elmo_hf import ElmoConfig, ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.language_model.streams import Stream, window_arguments
+from elmo_hf.language_model.streams import SentenceStream, window_arguments
 
 WORDS = "<S> </S> <UNK> the ferry left harbour at dawn , . Yes naïve 日本語 Übung late ten".split()
 # Of different lengths, one without words; `unseen` and the long one are outside the vocabulary.
@@ -74,7 +74,7 @@ def inputs_of(model: ElmoForPreTraining, sentences: list[list[str]] = SENTENCES,
 def stream_of(model: ElmoForPreTraining) -> dict[str, Tensor]:
     """One window with all steps of `ROWS`."""
     corpus = Corpus.from_sentences(IN_ORDER, tokenizer_of(model))
-    streams = [Stream(corpus, len(ROWS), is_backward=is_backward) for is_backward in (False, True)]
+    streams = [SentenceStream(corpus, len(ROWS), is_backward=is_backward) for is_backward in (False, True)]
     return window_arguments(corpus, *(stream.take(12) for stream in streams))
 
 

@@ -16,7 +16,7 @@ import elmo_hf
 from elmo_hf import ElmoForPreTraining, ElmoTokenizer, predict_words, tiny_model, tiny_tokenizer
 from elmo_hf.language_model.cloze import gap_log_probs, gaps
 
-SENTENCE = "the unseen ___ left , at ___ .".split()
+SENTENCE = ["the", "unseen", "___", "left", ",", "at", "___", "."]
 KINDS = {
     "full": tiny_lm,
     "words": tiny_word_lm,

@@ -7,7 +7,7 @@ import pytest
 from tiny_lm import SENTENCES, WORDS, tokenizer_with
 
 from elmo_hf.language_model.corpus import BEGIN_INDEX, END_INDEX, Corpus
-from elmo_hf.language_model.streams import Stream
+from elmo_hf.language_model.streams import SentenceStream
 
 DIRECTIONS = pytest.mark.parametrize("is_backward", [False, True], ids=["forward", "backward"])
 
@@ -39,7 +39,7 @@ def reference(corpus: Corpus, sentences: list[int], num_rows: int, is_backward: 
     return [row[: min(map(len, rows))] for row in rows]
 
 
-def read(stream: Stream, num_steps: int, is_backward: bool, rows: range | None = None) -> np.ndarray:
+def read(stream: SentenceStream, num_steps: int, is_backward: bool, rows: range | None = None) -> np.ndarray:
     """Input, target, place and reset of each step in the order of reading: `(B, T, 4)`."""
     window = stream.take(num_steps, rows)
     steps = np.stack([window.inputs, window.targets, window.places, window.resets], axis=-1)
@@ -48,7 +48,7 @@ def read(stream: Stream, num_steps: int, is_backward: bool, rows: range | None =
 
 def order_of(corpus: Corpus, seed: int, is_backward: bool) -> list[int]:
     """The sentences of six passes in the order in which one row reads them, known by their places."""
-    stream = Stream(corpus, 1, is_backward=is_backward, seed=seed)
+    stream = SentenceStream(corpus, 1, is_backward=is_backward, seed=seed)
     (steps,) = read(stream, 6 * corpus.num_predictions, is_backward).tolist()
     begins = {steps_of(corpus, number, is_backward)[0][2]: number for number in range(len(corpus))}
     return [begins[place] for word, _, place, _ in steps if word == (END_INDEX if is_backward else BEGIN_INDEX)]
@@ -60,7 +60,7 @@ def order_of(corpus: Corpus, seed: int, is_backward: bool) -> list[int]:
 def test_a_single_pass_is_the_references_to_its_last_step(
     corpus: Corpus, num_rows: int, num_steps: int, sentences: range | None, is_backward: bool
 ) -> None:
-    stream = Stream(corpus, num_rows, is_backward=is_backward, sentences=sentences)
+    stream = SentenceStream(corpus, num_rows, is_backward=is_backward, sentences=sentences)
     windows = [read(stream, num_steps, is_backward) for _ in range(45 // num_steps + 1)]
     expected = reference(corpus, list(sentences or range(len(corpus))), num_rows, is_backward)
     assert np.concatenate(windows, axis=1).tolist() == expected
@@ -74,7 +74,7 @@ def test_endless_streams_are_the_references_and_every_pass_has_an_order_of_its_o
 ) -> None:
     order = order_of(corpus, 5, is_backward)
     for num_rows in (1, 3, 20):
-        found = read(Stream(corpus, num_rows, is_backward=is_backward, seed=5), 150 // num_rows, is_backward)
+        found = read(SentenceStream(corpus, num_rows, is_backward=is_backward, seed=5), 150 // num_rows, is_backward)
         expected = reference(corpus, order, num_rows, is_backward)
         assert found.tolist() == [row[: 150 // num_rows] for row in expected]
     assert order == order_of(corpus, 5, is_backward)
@@ -88,8 +88,8 @@ def test_endless_streams_are_the_references_and_every_pass_has_an_order_of_its_o
 def test_windows_of_any_lengths_and_some_rows_and_skipped_steps_are_of_the_same_streams(
     corpus: Corpus, is_backward: bool
 ) -> None:
-    def stream() -> Stream:
-        return Stream(corpus, 5, is_backward=is_backward, seed=4, reset_probability=0.5)
+    def stream() -> SentenceStream:
+        return SentenceStream(corpus, 5, is_backward=is_backward, seed=4, reset_probability=0.5)
 
     whole = read(stream(), 40, is_backward)
     for lengths in ([1] * 40, [7, 1, 12, 20], [39, 1]):
@@ -109,7 +109,7 @@ def test_resets_stand_at_sentence_starts_as_often_as_asked_and_change_nothing_el
     corpus: Corpus, probability: float, is_backward: bool
 ) -> None:
     plain, steps = (
-        read(Stream(corpus, 2, is_backward=is_backward, seed=4, reset_probability=rate), 3000, is_backward)
+        read(SentenceStream(corpus, 2, is_backward=is_backward, seed=4, reset_probability=rate), 3000, is_backward)
         for rate in (0.0, probability)
     )
     np.testing.assert_array_equal(steps[..., :3], plain[..., :3])

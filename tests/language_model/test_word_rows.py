@@ -12,8 +12,8 @@ from one_direction import forward_half
 from tiny_lm import WORDS, tiny_lm, tokenizer_of, tokenizer_with
 
 from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.language_model.surprisal_table import PlacedSentence, place_sentences, surprisal_table
-from elmo_hf.language_model.word_rows import WordRows, read_word_rows, read_word_table, write_word_rows
+from elmo_hf.language_model.surprisal_table import PlacedSentence, place_sentences, save_table, surprisal_table
+from elmo_hf.language_model.word_rows import WordRows, read_word_rows, read_word_table, word_rows_table
 
 # Three items: a quotation over several rows, attached marks, unknown words, a cell of two words, blanks at the ends.
 ITEMS = {
@@ -77,7 +77,8 @@ def test_every_row_has_the_surprisal_of_its_region_in_the_joined_text(
     model: ElmoForPreTraining = make_model()
     tokenizer, path = tokenizer_of(model), tmp_path / f"out{suffix}"
     rows = read_word_rows(table_of(ITEMS), "t.tsv", "word", ["item"], "ptb")
-    write_word_rows(path, rows, model.score([each.words for each in rows.sentences], tokenizer), tokenizer, unit)
+    scores = model.score([sentence.words for sentence in rows.sentences], tokenizer)
+    save_table(path, word_rows_table(rows, scores, tokenizer, unit))
     written = pq.read_table(path).to_pylist() if suffix == ".parquet" else read_csv(path)
     assert [(row["time"], row["word"], row["item"]) for row in written] == [
         tuple(row.values()) for _, row in table_of(ITEMS)
@@ -130,7 +131,7 @@ def test_a_row_with_an_unknown_word_or_without_words_is_left_empty(tmp_path: Pat
         [],
     )
     scores = model.score([rows.sentences[0].words], tokenizer)
-    write_word_rows(tmp_path / "t.csv", rows, scores, tokenizer, skips_unknown=True)
+    save_table(tmp_path / "t.csv", word_rows_table(rows, scores, tokenizer, skips_unknown=True))
     written = read_csv(tmp_path / "t.csv")
     assert [row["num_words"] for row in written] == ["1", "2", "0", "1"]
     assert [row["is_unknown"] for row in written] == ["FALSE", "TRUE", "FALSE", "FALSE"]
@@ -223,7 +224,7 @@ def test_no_column_of_a_table_is_lost(tmp_path: Path) -> None:
     path.write_text('item,"time, ""ms""",word\n1,200,the\n', encoding="utf-8")
     rows = read_word_table(path, "word", ["item"], "ptb")
     model, tokenizer = tiny_lm(), tokenizer_with()
-    write_word_rows(tmp_path / "o.csv", rows, model.score([["the"]], tokenizer), tokenizer)
+    save_table(tmp_path / "o.csv", word_rows_table(rows, model.score([["the"]], tokenizer), tokenizer))
     assert read_csv(tmp_path / "o.csv")[0]['time, "ms"'] == "200"
     with pytest.raises(ValueError, match="is no table"):
         read_word_table(tmp_path / "o.csv", "word", ["item"], "ptb", input_format="text")

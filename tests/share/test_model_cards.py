@@ -11,7 +11,7 @@ from transformers.modelcard import TrainingSummary
 
 from elmo_hf import ElmoConfig
 from elmo_hf.conversion.published import PUBLISHED
-from elmo_hf.share.model_card import TEMPLATES, Conversion, published_facts, render_card
+from elmo_hf.share.model_card import TEMPLATES, CardContent, Conversion, published_facts, render_card
 from elmo_hf.share.saved_card import label_card, named_card
 from elmo_hf.text.escapes import code_span, markdown, printable, string_literal
 
@@ -23,7 +23,8 @@ SMALL = ElmoConfig(cell_size=32, projection_size=8)
 
 def card_of(name: str) -> str:
     conversion = Conversion(name, {"weights.hdf5": "abc"}, difference=1e-6)
-    return render_card(f"elmo-{name}", SMALL, facts=published_facts(name), conversion=conversion)
+    content = CardContent(SMALL, facts=published_facts(name), conversion=conversion)
+    return render_card(f"elmo-{name}", content)
 
 
 @pytest.mark.parametrize("name", CARDS)
@@ -61,7 +62,7 @@ def test_every_published_model_of_two_files_has_one_card_and_44_languages_share_
 
 
 def test_labels_win_over_facts() -> None:
-    data = ModelCard(render_card("mine", SMALL, facts=published_facts("de"), license="mit")).data
+    data = ModelCard(render_card("mine", CardContent(SMALL, facts=published_facts("de")), {"license": "mit"})).data
     assert (data.license, data.language) == ("mit", ["de"])
 
 
@@ -144,10 +145,17 @@ def test_a_runs_values_change_neither_metadata_nor_tables(text: str) -> None:
     result = EvalResult("feature-extraction", "org/data", printable(text), "f1", 0.5)
     run = TrainingSummary(text, dataset=text, finetuned_from=text, eval_lines=[{text: text}], license="mit")
     run.hyperparameters = run.eval_results = {text: text}
-    card = render_card(
-        text, ElmoConfig(), run=run, datasets=["org/data"], model_name=printable(text), eval_results=[result]
-    )
+    content = CardContent(ElmoConfig(), run=run)
+    labels = {"datasets": ["org/data"], "model_name": printable(text), "eval_results": [result]}
+    card = render_card(text, content, labels)
     data = ModelCard(card).data
     assert (data.model_name, data.datasets, data.pipeline_tag) == (printable(text), ["org/data"], "feature-extraction")
     shown, lines = markdown(text), card.splitlines()
     assert [lines.count(f"| {shown} | {shown} |"), lines.count(f"| {shown} |"), lines.count(f"# {shown}")] == [2, 2, 1]
+
+
+def test_metadata_of_any_name_is_metadata() -> None:
+    labels = {"name": "of a model", "content": 1, "config": [2], "repository": "org/other"}
+    card = ModelCard(render_card("mine", CardContent(SMALL), labels))
+    assert labels.items() <= card.data.to_dict().items()
+    assert "# mine" in card.text.splitlines()
