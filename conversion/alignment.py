@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_hf.model.configuration_elmo import ElmoConfig
+from elmo_hf.public import ElmoConfig
 
 from .contract import Checkpoint
 from .readers.torch_files import read_matrix

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_hf.model.configuration_elmo import ElmoConfig
-from elmo_hf.model.tokenization_elmo import ElmoTokenizer
+from elmo_hf.public import ElmoConfig, ElmoTokenizer
 
 from .witness.reference import ReferenceElmo
 

@@ -6,10 +6,7 @@ import numpy as np
 import torch
 
 from elmo_hf.folder.loading import load_complete, load_tokenizer, model_folder
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
-from elmo_hf.model.configuration_elmo import ElmoConfig
-from elmo_hf.model.modeling_elmo import ElmoModel
-from elmo_hf.model.tokenization_elmo import ElmoTokenizer
+from elmo_hf.public import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
 
 from .contract import Checkpoint, NamedFiles
 from .formats import recognise

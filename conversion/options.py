@@ -10,7 +10,7 @@ from huggingface_hub.errors import StrictDataclassError
 
 from elmo_hf.folder.saved_config import MOST_NUMBER, refuse_large
 from elmo_hf.folder.saved_json import one_line, read_json
-from elmo_hf.model.configuration_elmo import ElmoConfig
+from elmo_hf.public import ElmoConfig
 
 from .refusals import ConversionError, naming_file, shortened
 

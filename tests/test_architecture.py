@@ -60,6 +60,35 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert len([*TopologicalSorter(ARROWS).static_order()]) == len(MODULES)
 
 
+def reachable(name: str) -> set[str]:
+    """The modules that a module imports, and those that they import."""
+    names: set[str] = set()
+    new = {name}
+    while new:
+        new = {target for module in new for target in ARROWS[module]} - names
+        names |= new
+    return names
+
+
+def test_modules_above_the_public_names_get_the_packages_kernels_with_their_models() -> None:
+    """So the order of imports never decides which kernels compute, and numbers are the same in every process."""
+    above = [name for name in MODULES if FLOOR_OF.get(room_of(name), 0) > FLOOR_OF["public"]]
+    with_models = [name for name in above if "elmo_hf.model.layers_elmo" in reachable(name)]
+    assert [name for name in with_models if "elmo_hf.public" not in reachable(name)] == []
+    assert len(with_models) > 10
+
+
+def test_nothing_is_imported_by_a_string_but_the_public_names() -> None:
+    sources = {name: path.read_text(encoding="utf-8") for name, path in MODULES.items()}
+    by_string = {name for name, source in sources.items() if re.search(r"\bimport_module\(|\b__import__\(", source)}
+    assert by_string == {"elmo_hf.__init__"}
+
+
+def test_the_code_that_travels_names_nothing_of_the_package() -> None:
+    travelling = {name for name in MODULES if room_of(name) == "model"}
+    assert {target for name in travelling for target in ARROWS[name]} <= travelling
+
+
 def test_the_map_names_every_room() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     for folder in ("elmo_hf", "conversion"):

@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from elmo_hf.folder.loading import BILM_TF_SCORING
-from elmo_hf.model.configuration_elmo import ElmoConfig
-from elmo_hf.model.tokenization_elmo import ElmoTokenizer
+from elmo_hf.public import ElmoConfig, ElmoTokenizer
 
 from ..contract import Checkpoint, NamedFiles
 from ..hdf5 import is_hdf5, read_arrays

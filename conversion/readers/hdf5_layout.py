@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from elmo_hf.model.configuration_elmo import ElmoConfig
+from elmo_hf.public import ElmoConfig
 
 from ..options import Option, clip_to_config, make_config
 from ..refusals import ConversionError, listed

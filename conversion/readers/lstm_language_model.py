@@ -21,8 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from elmo_hf.model.configuration_elmo import PADDING_ID, ElmoConfig
-from elmo_hf.model.tokenization_elmo import BEGIN_SENTENCE, END_SENTENCE, PADDING, UNKNOWN_WORD, ElmoTokenizer
+from elmo_hf.model.configuration_elmo import PADDING_ID
+from elmo_hf.model.tokenization_elmo import BEGIN_SENTENCE, END_SENTENCE, PADDING, UNKNOWN_WORD
+from elmo_hf.public import ElmoConfig, ElmoTokenizer
 
 from ..contract import Checkpoint, NamedFiles
 from ..options import make_config

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from elmo_hf.model.configuration_elmo import PADDING_ID, ElmoConfig
-from elmo_hf.model.tokenization_elmo import BOS, CHARACTER, EOS, PADDING, WORD, ElmoTokenizer
+from elmo_hf.model.configuration_elmo import PADDING_ID
+from elmo_hf.model.tokenization_elmo import BOS, CHARACTER, EOS, PADDING, WORD
+from elmo_hf.public import ElmoConfig, ElmoTokenizer
 
 from ..contract import Checkpoint, NamedFiles
 from ..options import Option, clip_to_config, make_config, read_options

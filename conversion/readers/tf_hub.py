@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from elmo_hf.model.tokenization_elmo import ElmoTokenizer
+from elmo_hf.public import ElmoTokenizer
 
 from ..contract import Checkpoint, NamedFiles
 from ..hdf5 import is_hdf5

@@ -7,7 +7,7 @@ F)`: its first half is the transform, its second half a gate on the *old* value.
 Glossary: F filters in total, E character embedding, P projection, H cell.
 """
 
-from elmo_hf.model.configuration_elmo import ElmoConfig
+from elmo_hf.public import ElmoConfig
 
 from ..rules import NEGATE_SECOND, SPLIT_ROWS, Rule
 

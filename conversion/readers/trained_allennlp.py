@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from elmo_hf.model.configuration_elmo import ElmoConfig
-from elmo_hf.model.tokenization_elmo import ElmoTokenizer
+from elmo_hf.public import ElmoConfig, ElmoTokenizer
 
 from ..contract import Checkpoint, NamedFiles
 from ..options import Option, make_config, read_options

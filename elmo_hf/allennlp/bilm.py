@@ -28,9 +28,9 @@ from elmo_hf.conversion.readers.allennlp import read_allennlp
 from elmo_hf.conversion.readers.trained_allennlp import BILM, CHARACTERS, trained_rules
 from elmo_hf.conversion.rules import import_arrays
 
-from ..model.configuration_elmo import ElmoConfig
-from ..model.layers_elmo import BiLM, BiLMState, checked_words
+from ..model.layers_elmo import BiLM, checked_words
 from ..model.tokenization_elmo import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
+from ..public import BiLMState, ElmoConfig
 
 DEFAULT_OPTIONS_FILE = BASE_URL + PUBLISHED["original"].addresses["options"][0]
 DEFAULT_WEIGHT_FILE = BASE_URL + PUBLISHED["original"].addresses["weights"][0]

@@ -9,8 +9,7 @@ from ..text.formats import Format
 if TYPE_CHECKING:
     import torch
 
-    from ..language_model.pretraining import ElmoForPreTraining
-    from ..model.tokenization_elmo import ElmoTokenizer
+    from ..public import ElmoForPreTraining, ElmoTokenizer
 
 # How raw text is split into words.
 Splitter = Literal["whitespace", "ptb"]

@@ -14,7 +14,7 @@ from .split_notes import are_unknown, is_cut
 
 if TYPE_CHECKING:
     from ..embedding.input_documents import Documents
-    from ..model.tokenization_elmo import ElmoTokenizer
+    from ..public import ElmoTokenizer
 
 # How many sentences are shown, and how many characters of each.
 NUM_SHOWN, WIDTH = 3, 300

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
     from ..language_model.surprisal_table import PlacedSentence
     from ..language_model.word_rows import WordRows
-    from ..model.tokenization_elmo import ElmoTokenizer
+    from ..public import ElmoTokenizer
 
 Corpora = Annotated[
     list[str],

@@ -13,7 +13,7 @@ from .errors import counted, say
 if TYPE_CHECKING:
     import numpy as np
 
-    from ..model.tokenization_elmo import ElmoTokenizer
+    from ..public import ElmoTokenizer
 
 # How a text with one word a row is read as sentences, in commands that cannot join rows.
 JOIN_ROWS = "Join the words of a sentence in one line or row."

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 
 from ..model.configuration_elmo import require
 from ..model.layers_elmo import any_of_word
-from ..model.tokenization_elmo import ElmoTokenizer
+from ..public import ElmoTokenizer
 from ..stateful import StatefulElmo
 
 

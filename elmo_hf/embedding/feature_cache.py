@@ -22,7 +22,7 @@ from datasets.fingerprint import Hasher
 
 from ..disk.checksums import sha256_of_model
 from ..model.heads_elmo import ElmoTaskModel
-from ..model.tokenization_elmo import ElmoTokenizer
+from ..public import ElmoTokenizer
 
 # Rows that are sorted by length together, which keeps padding small.
 WINDOW_ROWS = 1024

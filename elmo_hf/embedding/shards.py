@@ -36,8 +36,7 @@ from tqdm import tqdm
 
 from ..disk.checksums import sum_lines
 from ..disk.whole_files import leftover, move_into_place, named_if_full, only_writer, refuse_existing
-from ..model.modeling_elmo import ElmoModel
-from ..model.tokenization_elmo import ElmoTokenizer
+from ..public import ElmoModel, ElmoTokenizer
 from ..text.first_look import Count, is_blank, raw_texts
 from ..text.sentences import Protein, Sentence, storable
 from .input_documents import Documents, Line, SentenceWindow

@@ -33,8 +33,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ..disk.checksums import sha256_of_model
 from ..language_model.scoring import refuse_nan
-from ..model.modeling_elmo import ElmoModel
-from ..model.tokenization_elmo import ElmoTokenizer, to_words
+from ..model.tokenization_elmo import to_words
+from ..public import ElmoModel, ElmoTokenizer
 from ..text.batches import batches_by_length
 from ..text.sentences import Sentence, storable
 from .chosen_words import ChosenWords

@@ -29,6 +29,7 @@ from transformers.utils import logging
 logger = logging.get_logger(__name__)
 
 # The files of code in a saved folder, copies of those beside this one.
+CODE_FOLDER = Path(__file__).parent
 CODE_FILES = (
     "configuration_elmo.py",
     "tokenization_elmo.py",
@@ -360,7 +361,7 @@ def save_code(folder: str | os.PathLike) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     for name in CODE_FILES:
-        write_whole(folder / name, Path(__file__).with_name(name).read_bytes())
+        write_whole(folder / name, (CODE_FOLDER / name).read_bytes())
 
 
 def write_whole(path: Path, content: bytes) -> None:

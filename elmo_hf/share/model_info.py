@@ -5,6 +5,7 @@ config may describe a head or a softmax that was not saved.
 """
 
 import copy
+import importlib.metadata
 import math
 import re
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from ..folder.saved_config import read_config
 from ..folder.saved_json import naming
 from ..folder.weight_files import read_headers, weights_problem
 from ..language_model.pretraining import ElmoForPreTraining
-from ..model.configuration_elmo import ElmoConfig
+from ..model.configuration_elmo import CODE_FILES, CODE_FOLDER, ElmoConfig
 from ..model.language_model_elmo import ElmoForCausalLM
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoTokenizer
@@ -50,6 +51,7 @@ class SavedModel:
     tokenizer: ElmoTokenizer | None  # its tokenizer, or None if it has none
     tensors: dict[str, tuple[tuple[int, ...], str]]  # shape and type of each of its weights, by name
     card: ModelCard  # its card; empty without one
+    folder: Path  # where its files are
 
     @property
     def num_parameters(self) -> int:
@@ -115,7 +117,7 @@ def look_at(source: str | Path) -> SavedModel:
                     tensors[name] = (tuple(info.shape), info.dtype)
     tokenizer = load_tokenizer(folder) if (folder / "tokenizer_config.json").is_file() else None
     card = read_card(folder / CARD) if (folder / CARD).exists() else ModelCard("---\n{}\n---\n")
-    return SavedModel(config, tokenizer, tensors, card)
+    return SavedModel(config, tokenizer, tensors, card, folder)
 
 
 def describe(source: str | Path) -> list[tuple[str, str]]:
@@ -134,6 +136,7 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
         ("mixes", f"{config.num_output_representations} {config.layer_mix}, {_mix_weights(model)}"),
         ("softmax", _softmax(model)),
         ("tokenizer", _tokenizer(model)),
+        *describe_code(model.folder),
         ("source", _source(model)),
         ("licence", _listed(metadata.get("license")) or "not said"),
         ("language", _listed(metadata.get("language")) or "not said"),
@@ -143,6 +146,25 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
         rows.append(("incomplete", f"{model.class_name} {problem}"))
     rows.append(("can", "; ".join(_abilities(model, str(source)))))
     return rows
+
+
+def describe_code(folder: Path) -> list[tuple[str, str]]:
+    """A row that compares the code in a folder with this version's; none if the folder has no code.
+
+    Weights of a Hub name are described without its code, which is not downloaded.
+    """
+    present = {path.name for path in folder.glob("*_elmo.py")}
+    if not present:
+        return []
+    differences = [f"{name} is missing" for name in CODE_FILES if name not in present]
+    for name in CODE_FILES:
+        if name in present and (folder / name).read_bytes() != (CODE_FOLDER / name).read_bytes():
+            differences.append(f"{name} differs")
+    differences += [f"{name} is not of it" for name in sorted(present.difference(CODE_FILES))]
+    version = importlib.metadata.version("elmo-hf")
+    if not differences:
+        return [("code", f"that of elmo-hf {version}")]
+    return [("code", f"not that of elmo-hf {version}: {'; '.join(differences)}")]
 
 
 def _mix_weights(model: SavedModel) -> str:

@@ -17,6 +17,7 @@ from transformers.dynamic_module_utils import get_imports
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer, WordVectors
 from elmo_hf.model import configuration_elmo
 from elmo_hf.model.configuration_elmo import CODE_FILES, ELMO_HF
+from elmo_hf.share.model_info import describe_code
 
 MODEL = Path(configuration_elmo.__file__).parent
 FILES = {*CODE_FILES}
@@ -200,3 +201,58 @@ def test_a_part_alone_brings_the_code_along_and_other_files_stay(
     assert {path.name for path in tmp_path.glob("*.py")} == FILES | {"mine.py"}
     assert (tmp_path / "mine.py").read_text() == "# of the user, or of an older version\n"
     assert (tmp_path / "scan_elmo.py").read_bytes() == (MODEL / "scan_elmo.py").read_bytes()
+
+
+OLD_FOLDER = FIXTURES / "folder_of_0_1_0_generated"
+OLD_CODE = """
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
+
+options = {"trust_remote_code": True}
+tokenizer = AutoTokenizer.from_pretrained("old", **options)
+batch = tokenizer(["The ferry left.", "It isn't late", "the"], padding=True, return_tensors="pt")
+expected = load_file("old/expected.safetensors")
+assert torch.equal(batch["input_ids"], expected["input_ids"])
+with torch.no_grad():
+    output = AutoModel.from_pretrained("old", **options)(**batch, output_hidden_states=True)
+    scores = AutoModelForPreTraining.from_pretrained("old", **options)(**batch, output_logits=True)
+found = {
+    "last_hidden_state": output.last_hidden_state,
+    "pooler_output": output.pooler_output,
+    "layer_2": output.hidden_states[2],
+    "forward_logits": scores.forward_logits,
+    "backward_logits": scores.backward_logits,
+}
+for name, tensor in found.items():
+    # Sums of float32 in another order on another processor.
+    torch.testing.assert_close(tensor, expected[name], rtol=1e-5, atol=1e-6)
+print(type(output).__module__.split(".")[0])
+"""
+
+
+@pytest.mark.parametrize("has_package", [True, False])
+def test_a_folder_of_an_earlier_version_computes_what_it_did(has_package: bool, tmp_path: Path) -> None:
+    shutil.copytree(OLD_FOLDER, tmp_path / "old")
+    before = "import elmo_hf.public, sys\n" if has_package else without("elmo_hf", "conversion", "h5py")
+    code = run_python(before + OLD_CODE, tmp_path).splitlines()[-1]
+    assert code == ("elmo_hf" if has_package else "transformers_modules")
+
+
+def test_a_folder_of_an_earlier_version_is_saved_with_the_code_of_this_one(tmp_path: Path) -> None:
+    ElmoForPreTraining.from_pretrained(OLD_FOLDER).save_pretrained(tmp_path)
+    assert {path.name for path in tmp_path.glob("*.py")} == FILES
+    assert dict(describe_code(tmp_path))["code"] == f"that of elmo-hf {importlib.metadata.version('elmo-hf')}"
+
+
+def test_info_names_the_files_of_code_that_differ(tmp_path: Path) -> None:
+    ElmoConfig().save_pretrained(tmp_path)
+    (tmp_path / "scan_elmo.py").write_text("# mine\n")
+    (tmp_path / "heads_elmo.py").unlink()
+    version = importlib.metadata.version("elmo-hf")
+    assert (
+        dict(describe_code(tmp_path))["code"]
+        == f"not that of elmo-hf {version}: heads_elmo.py is missing; scan_elmo.py differs"
+    )
+    (tmp_path / "old_elmo.py").write_text("")
+    assert "old_elmo.py is not of it" in dict(describe_code(tmp_path))["code"]
