@@ -80,8 +80,10 @@ class Pipelines(dict):
         return super().__contains__("token-classification" if task == "ner" else task)
 
     def __missing__(self, task: str) -> Any:
-        """The pipeline of "ner"."""
-        return self[{"ner": "token-classification"}[task]]
+        """The pipeline of "ner"; raises KeyError for others, as every dict does."""
+        if task != "ner":
+            raise KeyError(task)
+        return self["token-classification"]
 
 
 def field(name: str, default: Any, legal: str, is_legal: Callable[[Any], bool]) -> Any:
@@ -100,8 +102,17 @@ def at_least(name: str, least: int, default: float | None) -> Any:
 
 def are_filters(value: Sequence) -> bool:
     """Whether these are pairs of a width and a count."""
-    pairs = [pair for pair in value if isinstance(pair, Sequence) and len(pair) == 2]
-    return 0 < len(pairs) == len(value) and all(type(each) is int and each >= 1 for pair in pairs for each in pair)
+    if len(value) == 0:
+        return False
+    for pair in value:
+        if not isinstance(pair, Sequence) or len(pair) != 2:
+            return False
+        width, count = pair
+        if type(width) is not int or type(count) is not int:
+            return False
+        if width < 1 or count < 1:
+            return False
+    return True
 
 
 def require(is_legal: bool, name: str, legal: str, found: object) -> None:
@@ -275,12 +286,16 @@ class ElmoConfig(PreTrainedConfig):
         for name, size in inputs.items():
             legal = f"True, from an input {size} wide to `projection_size` = {self.projection_size}"
             require(getattr(self, name) is True or size == self.projection_size, name, legal, False)
-        aligned, legal = self.aligned_layers or (), f"different layers from 0 to {self.num_hidden_layers}"
-        require(
-            len({*aligned} & {*range(self.num_hidden_layers + 1)}) == len(aligned), "aligned_layers", legal, aligned
-        )
-        is_legal = not aligned or self.num_softmax_words is None
-        require(is_legal, "aligned_layers", "None with `num_softmax_words`: a softmax reads layers as trained", aligned)
+        if self.aligned_layers:
+            self._validate_aligned_layers(self.aligned_layers)
+
+    def _validate_aligned_layers(self, aligned: Sequence[int]) -> None:
+        are_different = len(set(aligned)) == len(aligned)
+        are_layers = set(aligned) <= set(range(self.num_hidden_layers + 1))
+        legal = f"different layers from 0 to {self.num_hidden_layers}"
+        require(are_different and are_layers, "aligned_layers", legal, aligned)
+        legal = "None with `num_softmax_words`: a softmax reads layers as trained"
+        require(self.num_softmax_words is None, "aligned_layers", legal, aligned)
 
     def validate_token_encoder(self) -> None:
         """Checks words as input beside characters, and ids of boundaries."""

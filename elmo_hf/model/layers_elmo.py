@@ -55,7 +55,8 @@ def checked_words(input_ids: Any, attention_mask: Tensor | None, config: ElmoCon
             the model has no entry for an id where the mask is True.
     """
     check_shape("input_ids", input_ids, ("batch", "words", *config.id_shape))
-    dtype, most = input_ids.dtype, config.vocab_size - 1
+    dtype = input_ids.dtype
+    most = config.vocab_size - 1
     require(torch.iinfo(dtype).max >= most, "input_ids", f"integers, of a type that holds ids up to {most}", dtype)
     input_ids = input_ids.long()
     mask = checked_mask(attention_mask, any_of_word(input_ids > 0))
@@ -85,9 +86,11 @@ def any_of_word(is_found: Tensor) -> Tensor:
 
 def check_shape(name: str, value: object, shape: Sequence[int | str]) -> None:
     """Raises ValueError if a value is not a tensor of this shape; a string in `shape` is an axis of any length."""
-    found = tuple(getattr(value, "shape", ()))
-    is_legal = len(found) == len(shape) and all(isinstance(a, str) or a == b for a, b in zip(shape, found, strict=True))
-    require(is_legal, name, f"a tensor of shape ({', '.join(map(str, shape))})", found or value)
+    actual = tuple(getattr(value, "shape", ()))
+    is_legal = len(actual) == len(shape)
+    if is_legal:
+        is_legal = all(isinstance(size, str) or size == length for size, length in zip(shape, actual, strict=True))
+    require(is_legal, name, f"a tensor of shape ({', '.join(map(str, shape))})", actual or value)
 
 
 def may_look_at(tensor: Tensor) -> bool:
@@ -326,7 +329,7 @@ class CharacterCNN(nn.Module):
         self.convolutions = nn.ModuleList(
             nn.Conv1d(config.char_embedding_size, count, kernel_size=width) for width, count in config.char_filters
         )
-        self.activation = {"relu": torch.relu, "tanh": torch.tanh}[config.char_activation]
+        self.activation = torch.relu if config.char_activation == "relu" else torch.tanh
         self.highways = nn.ModuleList(Highway(config.num_filters) for _ in range(config.num_highway_layers))
         num_features = config.num_filters + (config.word_embedding_size or 0)
         self.projection = nn.Linear(num_features, config.projection_size) if config.char_projection else None
@@ -516,15 +519,16 @@ class LSTMP(nn.Module):
 
         Where `keeps` is False, the state is first set to zero. Where `is_word` is False, no word is read.
         """
-        hidden, cell = hidden * keeps, cell * keeps
+        hidden = hidden * keeps
+        cell = cell * keeps
         next_hidden, next_cell = self.step(gate_input + self.recurrent_linear(hidden), cell)
         return torch.where(is_word, next_hidden, hidden), torch.where(is_word, next_cell, cell)
 
     def step(self, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Maps z `(B, 4H)` of one word and `cell` `(B, H)` to the next hidden and cell."""
         input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
-        kept = (forget_gate + self.forget_bias).sigmoid() * cell
-        cell = clip(kept + input_gate.sigmoid() * candidate.tanh(), self.cell_clip)
+        remembered = (forget_gate + self.forget_bias).sigmoid() * cell
+        cell = clip(remembered + input_gate.sigmoid() * candidate.tanh(), self.cell_clip)
         hidden = output_gate.sigmoid() * cell.tanh()
         if self.projection is not None:
             hidden = clip(self.projection(hidden), self.projection_clip)
@@ -532,7 +536,8 @@ class LSTMP(nn.Module):
 
     def weights(self) -> Weights:
         """The parameters for the fast scans; their bias includes the forget bias."""
-        linear, weight_of = self.input_linear, current_kernels().weight_of
+        linear = self.input_linear
+        weight_of = current_kernels().weight_of
         quarter = linear.out_features // 4
         forget_bias = nn.functional.pad(linear.bias.new_full((quarter,), self.forget_bias), (quarter, 2 * quarter))
         return Weights(
@@ -640,14 +645,19 @@ class BiLMLayer(GradientCheckpointingLayer):
     def forward(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         """Maps inputs `(B, T, DP)`, hidden `(B, DP)` and cell `(B, DH)` to outputs and last state in these shapes."""
         layout = layout.on(inputs.device)
-        scan = self._scan_each if is_exporting() else self._scan
-        outputs, hidden, cell = scan(inputs, layout, hidden, cell)
-        return outputs + inputs if self.has_skip_connection else outputs, hidden, cell
+        if is_exporting():
+            outputs, hidden, cell = self._scan_by_modules(inputs, layout, hidden, cell)
+        else:
+            outputs, hidden, cell = self._scan(inputs, layout, hidden, cell)
+        if self.has_skip_connection:
+            outputs = outputs + inputs
+        return outputs, hidden, cell
 
     @torch.compiler.disable  # a compiled graph breaks here: the fast scan depends on the lengths of the texts
     def _scan(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
-        scan = self._scan_fast if inputs.numel() > 0 and self.can_scan_fast() else self._scan_each
-        return scan(inputs, layout, hidden, cell)
+        if inputs.numel() > 0 and self.can_scan_fast():
+            return self._scan_fast(inputs, layout, hidden, cell)
+        return self._scan_by_modules(inputs, layout, hidden, cell)
 
     def can_scan_fast(self) -> bool:
         """Whether the fast scans give the same result as the layer's modules.
@@ -662,13 +672,13 @@ class BiLMLayer(GradientCheckpointingLayer):
         )
 
     def _scan_fast(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
-        device, lstm = inputs.device.type, self.forward_lstm
-        dtype = autocast_dtype(device) or inputs.dtype
+        lstm = self.forward_lstm
+        dtype = autocast_dtype(inputs.device.type) or inputs.dtype
         weights = [lstm.weights() for lstm in self.lstms]
         limits = Limits(lstm.cell_clip, None if lstm.projection is None else lstm.projection_clip)
         return scan_layer(inputs, layout, hidden.to(dtype), cell, weights, limits)
 
-    def _scan_each(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
+    def _scan_by_modules(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         """Scans each direction by itself with `LSTMP.forward`."""
         lstms = self.lstms
         parts = zip(*(tensor.chunk(len(lstms), dim=-1) for tensor in (inputs, hidden, cell)), strict=True)
@@ -774,19 +784,27 @@ class BiLM(nn.Module):
         piece_words = length if self.aligned_layers else self.piece_words
         for start in range(0, length, piece_words):
             stop = min(start + piece_words, length)
-            parts = (slice(start, stop), slice(length - stop, length - start))[: self.num_directions]
+            parts = [slice(start, stop)]
+            if self.num_directions == 2:
+                parts.append(slice(length - stop, length - start))
             vectors = torch.cat([token_vectors(part) for part in parts], dim=-1)
             layers, state = self(vectors, vectors.new_ones(vectors.shape[:2], dtype=torch.bool), state)
             piece = keep(layers)
-            whole = piece.new_empty(*piece.shape[:2], length, piece.shape[-1]) if whole is None else whole
-            halves = (tensor.chunk(len(parts), -1) for tensor in (whole, piece))
-            for part, target, source in zip(parts, *halves, strict=True):
+            if whole is None:
+                whole = piece.new_empty(*piece.shape[:2], length, piece.shape[-1])
+            targets = whole.chunk(len(parts), -1)
+            sources = piece.chunk(len(parts), -1)
+            for part, target, source in zip(parts, targets, sources, strict=True):
                 target[:, :, part] = source
         return cast(Tensor, whole), cast(BiLMState, state)
 
     def _initial_state(self, token_vectors: Tensor, state: BiLMState | None) -> BiLMState:
-        sizes = (self.num_directions * size for size in (self.projection_size, self.cell_size))
-        shapes = [(len(self.layers), token_vectors.shape[0], size) for size in sizes]
+        num_layers = len(self.layers)
+        batch_size = token_vectors.shape[0]
+        shapes = [
+            (num_layers, batch_size, self.num_directions * self.projection_size),
+            (num_layers, batch_size, self.num_directions * self.cell_size),
+        ]
         if state is None:
             return BiLMState(*(token_vectors.new_zeros(shape) for shape in shapes))
         for name, tensor, shape in zip(BiLMState._fields, state, shapes, strict=True):

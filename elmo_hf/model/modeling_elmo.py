@@ -173,7 +173,9 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
     def layers_wanted(self, layers: Sequence[Tensor], is_asked: bool | None) -> tuple[Tensor, ...] | None:
         """The layers for an output's `hidden_states`; None unless the argument, or else the config, requests them."""
-        return tuple(layers) if (self.config.output_hidden_states if is_asked is None else is_asked) else None
+        if is_asked is None:
+            is_asked = self.config.output_hidden_states
+        return tuple(layers) if is_asked else None
 
     def scalar_mixes_of_all(self) -> list[ScalarMix]:
         """All scalar mixes of the model."""
@@ -372,10 +374,11 @@ class ElmoModel(ElmoPreTrainedModel):
             is_text = mask
 
         if self._may_read_in_pieces(mask, output_hidden_states):
-            kept, next_state = self.bilm.read_in_pieces(
+            mixed, next_state = self.bilm.read_in_pieces(
                 lambda part: token_embeddings[:, part], mask.shape[1], self._mix_all, state
             )
-            layers, representations = [], kept.transpose(0, 1)
+            layers = []
+            representations = mixed.transpose(0, 1)
         else:
             layers, next_state = self.bilm(token_embeddings, mask, state)
             representations = torch.stack(self.mix(layers, mask), dim=1)
@@ -417,7 +420,9 @@ class ElmoModel(ElmoPreTrainedModel):
 
         Only classifiers have "attention", which is learned; here the mean replaces it.
         """
-        return (masked_max if self.config.pooling == "max" else masked_mean)(vectors, is_text)
+        if self.config.pooling == "max":
+            return masked_max(vectors, is_text)
+        return masked_mean(vectors, is_text)
 
     def _may_read_in_pieces(self, mask: Tensor, output_hidden_states: bool | None) -> bool:
         """Whether the texts are long and only their mixes are requested; reading in pieces then saves memory."""
@@ -445,10 +450,12 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def embed_embeds(self, inputs_embeds: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Word vectors `(B, T, P)` of `forward`'s `inputs_embeds`, zero on padding, and the mask `(B, T)`."""
-        encoder, found = self.token_encoder, getattr(inputs_embeds, "shape", ())
+        encoder = self.token_encoder
+        shape = getattr(inputs_embeds, "shape", ())
         character_shape = (self.config.max_word_length, self.config.char_embedding_size)
-        if isinstance(encoder, CharacterCNN) and self.config.num_input_words == 0 and found[2:] == character_shape:
-            inputs_embeds = encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, found[:2])
+        are_characters = self.config.num_input_words == 0 and shape[2:] == character_shape
+        if isinstance(encoder, CharacterCNN) and are_characters:
+            inputs_embeds = encoder.encode(inputs_embeds.flatten(0, 1)).unflatten(0, shape[:2])
         check_shape("inputs_embeds", inputs_embeds, ("batch", "words", self.config.projection_size))
         mask = checked_mask(attention_mask, inputs_embeds.new_ones(inputs_embeds.shape[:2], dtype=torch.bool))
         return inputs_embeds.masked_fill(~mask.unsqueeze(-1), 0), mask

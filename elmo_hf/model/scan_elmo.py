@@ -261,11 +261,15 @@ def scan_words(step: Callable[[State, State], Stepped], state: State, words: Sta
         state = tuple(part.clone(memory_format=torch.contiguous_format) for part in state)
         return scan_operator()(separate_step, state, words, reverse=reverse)
     outputs: list[Tensor] = []
-    places = range(len(words[0]))
-    for place in reversed(places) if reverse else places:
+    places = list(range(len(words[0])))
+    if reverse:
+        places.reverse()
+    for place in places:
         state, output = step(state, tuple(tensor[place] for tensor in words))
         outputs.append(output)
-    return state, torch.stack(outputs[::-1] if reverse else outputs)
+    if reverse:
+        outputs.reverse()
+    return state, torch.stack(outputs)
 
 
 # ---- The parameters of a scan ----------------------------------------------------------------------------------------
@@ -485,7 +489,9 @@ def reading_order(mask: Tensor, resets: Sequence[Tensor] | None = None, num_dire
     rows = words.div(mask.shape[1], rounding_mode="floor")
     before = mask.cumsum(dim=1) - mask.long()  # (B, T), words of the text before each position
     after = lengths.unsqueeze(1) - mask.cumsum(dim=1)
-    counts = [before, after][:num_directions]
+    counts = [before]
+    if num_directions == 2:
+        counts.append(after)
     steps = [count.flatten()[words] for count in counts]
     places = torch.stack([words[(step * len(texts) + ranks[rows]).argsort()] for step in steps])
     columns = torch.bincount(steps[0]).tolist()
@@ -749,8 +755,10 @@ class PackedScan(NamedTuple):
         """As in `Scan`."""
         order, limits = steps.order, steps.limits
         weights = self.kernels.join(steps.weights, len(order.columns))
-        last_hidden = hidden = steps.hidden.clone()
-        last_cell = cell = steps.cell.to(wide(steps.cell.dtype), copy=True)
+        last_hidden = steps.hidden.clone()
+        last_cell = steps.cell.to(wide(steps.cell.dtype), copy=True)
+        hidden = last_hidden
+        cell = last_cell
         outputs = steps.outputs.split(order.columns, dim=1)
         keeps = None if order.keeps is None else order.keeps.unsqueeze(2).split(order.columns, dim=1)
         traces = None if steps.trace is None else steps.trace.by_step(order.columns)
@@ -854,10 +862,7 @@ def _clipped(tensor: Tensor, limit: float | None) -> Tensor:
 def _factors(trace: Trace, previous_cells: Tensor, limits: Limits) -> tuple[Tensor, Tensor, Tensor]:
     """The factors of dz `(D, N, 4H)`, which each step multiplies in place; o (1 - tanh^2 c) and m `(D, N, H)`."""
     input_gate, forget_gate, candidate, output_gate = trace.gates.chunk(4, dim=2)
-    if limits.cell is None:
-        tanh_cells = trace.cells.tanh()
-    else:
-        tanh_cells = trace.cells.clamp(-limits.cell, limits.cell).tanh_()
+    tanh_cells = _clipped(trace.cells, limits.cell).tanh()
     to_cell = tanh_cells.square().neg_().add_(1).mul_(output_gate)
     factors = torch.empty_like(trace.gates)
     for_input, for_forget, for_candidate, for_output = factors.chunk(4, dim=2)
