@@ -74,13 +74,23 @@ PTB = (
     r"\.{2,}|-{2,}|[!?]{2,}|\*{2,}|={2,}|_{2,}|~{2,}|#{2,}|\+{2,}|<{2,}|>{2,}",  # ... -- ?!
     r"\S\p{M}*",  # any other character
 )
-# Compiled once. Tokenizers may share a `Regex`, which cannot change, but not a `Split`, which can.
-_ptb_regex = cache(lambda: Regex("|".join(PTB)))
 
-WORD_SPLITTERS = {
-    "ptb": lambda: pre_tokenizers.Split(_ptb_regex(), behavior="removed", invert=True),
-    "whitespace": pre_tokenizers.WhitespaceSplit,
-}
+Offsets = tuple[int, int]  # start and end of a word, in characters of its text
+
+
+@cache
+def _ptb_regex() -> Regex:
+    """The patterns as one, compiled once: tokenizers may share a `Regex`, which cannot change."""
+    return Regex("|".join(PTB))
+
+
+def _make_ptb_splitter() -> pre_tokenizers.PreTokenizer:
+    """A `Split` of its own for each tokenizer, because a `Split` can be changed."""
+    # The patterns match words, so what lies between matches is removed.
+    return pre_tokenizers.Split(_ptb_regex(), behavior="removed", invert=True)
+
+
+WORD_SPLITTERS = {"ptb": _make_ptb_splitter, "whitespace": pre_tokenizers.WhitespaceSplit}
 
 
 def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
@@ -88,16 +98,21 @@ def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
     return WORD_SPLITTERS[name]()
 
 
-def split_by(split: Callable[[str], Iterable[str]], text: str) -> list[tuple[str, tuple[int, int]]]:
+def split_by(split: Callable[[str], Iterable[str]], text: str) -> list[tuple[str, Offsets]]:
     """Words from a user's function, with their offsets; raises ValueError if they are not the text's words in order."""
-    pieces: list[tuple[str, tuple[int, int]]] = []
+    words = []
+    end = 0
     for word in split(text):
-        end = pieces[-1][1][1] if pieces else 0
         start = text.find(word, end)
-        require(start >= 0, "word_splitter", "a function that returns a text's words, unchanged and in order", word)
+        if start < 0:
+            raise ValueError(
+                "`word_splitter` must be a function that returns the words of a text, unchanged and in order; it "
+                f"returned {word!r:.200}, which is not in the rest of the text, {text[end:]!r:.200}."
+            )
         if word.strip():  # some functions return blanks too
-            pieces.append((word, (start, start + len(word))))
-    return pieces
+            end = start + len(word)
+            words.append((word, (start, end)))
+    return words
 
 
 # ---- Words to rows of bytes, or to ids -------------------------------------------------------------------------------
@@ -126,20 +141,37 @@ SPECIAL_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)  # in the vocabular
 _BOUNDARY_IDS = {BEGIN_SENTENCE: BEGIN_SENTENCE_ID, END_SENTENCE: END_SENTENCE_ID}
 
 
-def is_list(value: object) -> TypeGuard[Sequence]:
-    """Whether a value is a sequence other than a string."""
-    return isinstance(value, Sequence) and not isinstance(value, str)
+class Marks(NamedTuple):
+    """The ids around a word's characters."""
+
+    begin: int
+    end: int
+    filler: int
 
 
-def mark_words(flat: np.ndarray, lengths: list[int], num_characters: int, marks: tuple[int, int, int]) -> np.ndarray:
-    """Makes ids `(N, C)` from the joined characters of N words and the begin, end and filler marks."""
-    begin, end, filler = marks
-    num = np.array(lengths, dtype=np.int64)
-    ids = np.full((len(num), num_characters), filler, dtype=flat.dtype)
-    ids[:, 0] = begin
-    # Boolean indexing visits the places row by row, in the order of `flat`.
-    ids[:, 1:][np.arange(num_characters - 1) < num[:, None]] = flat
-    ids[np.arange(len(num)), num + 1] = end
+BYTE_MARKS = Marks(begin=BEGIN_WORD_ID, end=END_WORD_ID, filler=FILLER_ID)
+
+
+def mark_words(characters: np.ndarray, lengths: Sequence[int], num_characters: int, marks: Marks) -> np.ndarray:
+    """Puts each word in a row, between its begin and end marks, with filler behind.
+
+    Args:
+        characters: ids of the characters of all N words, one word after the other.
+        lengths: the number of characters of each word, at most C - 2.
+        num_characters: C.
+        marks: the ids of begin, end and filler.
+
+    Returns:
+        ids `(N, C)`.
+    """
+    num_words = len(lengths)
+    word_lengths = np.array(lengths, dtype=np.int64)
+    ids = np.full((num_words, num_characters), marks.filler, dtype=characters.dtype)
+    ids[:, 0] = marks.begin
+    # Boolean indexing visits the places row by row, in the order of `characters`.
+    is_character = np.arange(num_characters - 1) < word_lengths[:, None]
+    ids[:, 1:][is_character] = characters
+    ids[np.arange(num_words), word_lengths + 1] = marks.end
     return ids
 
 
@@ -150,37 +182,50 @@ class CharacterCodec:
 
     def __init__(self, max_word_length: int, reserved: Mapping[str, int] | None = None) -> None:
         """Takes C, which counts the two marks, and the id of each reserved word."""
+        self.max_word_length = max_word_length
         self.id_shape: tuple[int, ...] = (max_word_length,)
-        self.reserved = {**(reserved or {})}
+        self.reserved = dict(reserved or {})
         self.symbols = {PADDING: PADDING_ID}
-        self.symbols |= {f"<0x{byte:02X}>": byte + 1 for byte in range(256)} | _BOUNDARY_IDS
+        self.symbols |= {f"<0x{byte:02X}>": byte + 1 for byte in range(256)}
+        self.symbols |= _BOUNDARY_IDS
         self.symbols |= {"<W>": BEGIN_WORD_ID, "</W>": END_WORD_ID, "<filler>": FILLER_ID}
+
+    @property
+    def _single_ids(self) -> dict[str, int]:
+        """The words that have one id between the marks, with that id."""
+        return _BOUNDARY_IDS | self.reserved
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N, C)` int16 ids; drops lone surrogates, as AllenNLP does."""
-        (length,) = self.id_shape
-        encoded = [word.encode("utf-8", "ignore")[: length - 2] for word in words]
-        flat = np.frombuffer(b"".join(encoded), dtype=np.uint8).astype(np.int16) + 1
-        ids = mark_words(flat, [*map(len, encoded)], length, (BEGIN_WORD_ID, END_WORD_ID, FILLER_ID))
-        single = _BOUNDARY_IDS | self.reserved
-        for index in [index for index, word in enumerate(words) if word in single]:
-            ids[index] = FILLER_ID
-            ids[index, :3] = BEGIN_WORD_ID, single[words[index]], END_WORD_ID
+        max_bytes = self.max_word_length - 2
+        encoded = [word.encode("utf-8", "ignore")[:max_bytes] for word in words]
+        byte_ids = np.frombuffer(b"".join(encoded), dtype=np.uint8).astype(np.int16) + 1
+        lengths = [len(word_bytes) for word_bytes in encoded]
+        ids = mark_words(byte_ids, lengths, self.max_word_length, BYTE_MARKS)
+        single_ids = self._single_ids
+        for index, word in enumerate(words):
+            if word in single_ids:
+                ids[index] = FILLER_ID
+                ids[index, :3] = [BEGIN_WORD_ID, single_ids[word], END_WORD_ID]
         return ids
 
     def decode(self, ids: np.ndarray) -> str:
         """Maps ids `(C,)` back to the word; a character cut in the middle becomes U+FFFD."""
         if not ids.any():
             return PADDING
-        names = {single_id: word for word, single_id in (_BOUNDARY_IDS | self.reserved).items()}
-        if len(ids) > 2 and ids[2] == END_WORD_ID and int(ids[1]) in names:
-            return names[int(ids[1])]
+        if len(ids) > 2 and ids[2] == END_WORD_ID:  # one id between the marks
+            names = {single_id: word for word, single_id in self._single_ids.items()}
+            single_id = int(ids[1])
+            if single_id in names:
+                return names[single_id]
         is_byte = (ids >= 1) & (ids <= 256)
         return bytes((ids[is_byte] - 1).astype(np.uint8)).decode("utf-8", "replace")
 
     def is_special(self, ids: np.ndarray) -> np.ndarray:
         """Maps ids `(N, C)` to `(N,)`, True on boundaries and padding."""
-        return np.isin(ids[:, 1], list(_BOUNDARY_IDS.values())) | ~ids.any(axis=1)
+        is_boundary = np.isin(ids[:, 1], list(_BOUNDARY_IDS.values()))
+        is_padding = ~ids.any(axis=1)
+        return is_boundary | is_padding
 
 
 class VocabularyCodec:
@@ -196,10 +241,8 @@ class VocabularyCodec:
         self._words = {word_id: word for word, word_id in vocabulary.items()}
 
     @classmethod
-    def of_file(cls, path: str | None) -> "VocabularyCodec | None":
-        """The codec of a vocabulary file, None for None; raises ValueError if the file is incomplete or not UTF-8."""
-        if path is None:
-            return None
+    def of_file(cls, path: str) -> "VocabularyCodec":
+        """The codec of a vocabulary file; raises ValueError if the file is incomplete or not UTF-8."""
         try:
             with open(path, encoding="utf-8-sig") as lines:
                 return cls(read_vocabulary(lines))
@@ -209,18 +252,21 @@ class VocabularyCodec:
     @property
     def lines(self) -> list[str]:
         """The words in id order from 1, as in a vocabulary file; unassigned ids get a placeholder."""
-        return [self._words.get(word_id, f"<unused{word_id}>") for word_id in range(1, max(self._words) + 1)]
+        last_id = max(self._words)
+        return [self._words.get(word_id, f"<unused{word_id}>") for word_id in range(1, last_id + 1)]
 
     @cached_property
     def is_lower_case(self) -> bool:
         """Whether only special words have upper-case letters; words are then looked up in lower case."""
-        return all(word in (*self.boundaries, UNKNOWN_WORD) or word == word.lower() for word in self.symbols)
+        return all(word == word.lower() for word in self.symbols if word not in SPECIAL_WORDS)
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N,)` int64 ids; unknown words become `<UNK>`."""
         unknown = self.symbols[UNKNOWN_WORD]
-        # The text "<pad>" is an ordinary word; id 0 means padding.
-        return np.array([self.symbols.get(word, unknown) or unknown for word in words], dtype=np.int64)
+        word_ids = np.array([self.symbols.get(word, unknown) for word in words], dtype=np.int64)
+        # The text "<pad>" is an ordinary word, an unknown one; id 0 means padding.
+        word_ids[word_ids == PADDING_ID] = unknown
+        return word_ids
 
     def decode(self, word_id: np.ndarray) -> str:
         """Maps an id back to its word; an unassigned id (an earlier duplicate line) becomes `<UNK>`."""
@@ -237,17 +283,21 @@ def read_vocabulary(lines: Iterable[str]) -> dict[str, int]:
     Source: bilm-tf's `Vocabulary`. Each line has an id, and a repeated word has the id of its last line; a line
     `!!!MAXTERMID` is not a word.
     """
-    words = (word for word in map(str.strip, lines) if word != "!!!MAXTERMID")
-    vocabulary = {word: i for i, word in enumerate(words, 1)}
+    stripped_lines = (line.strip() for line in lines)
+    words = (line for line in stripped_lines if line != "!!!MAXTERMID")
+    vocabulary = {word: word_id for word_id, word in enumerate(words, 1)}
     vocabulary[PADDING] = PADDING_ID
     return vocabulary
 
 
-def require_names(vocabulary: Mapping[str, int], needed: Iterable[str]) -> None:
+def require_names(vocabulary: Mapping[str, int], required: Iterable[str]) -> None:
     """Raises ValueError if a vocabulary, ids by name, lacks a name that every model needs."""
-    missing = [name for name in needed if name not in vocabulary]
+    missing = [name for name in required if name not in vocabulary]
     if missing:
-        raise ValueError(f"the vocabulary lacks {', '.join(missing)}, which every ELMo needs.")
+        raise ValueError(
+            f"the vocabulary lacks {', '.join(missing)}, which every ELMo needs; give the vocabulary with which the "
+            "model was trained."
+        )
 
 
 # ---- Words to rows of code points ------------------------------------------------------------------------------------
@@ -289,65 +339,97 @@ class CodePointCodec:
         """Takes the vocabulary, ids by name, and C; raises ValueError without a required character or word."""
         self.symbols = dict(vocabulary)
         self.max_word_length = max_word_length
-        self._characters, self._words = (
-            {name[len(prefix) :]: symbol_id for name, symbol_id in vocabulary.items() if name.startswith(prefix)}
-            for prefix in (CHARACTER, WORD)
-        )
+        self._characters = _names_with_prefix(vocabulary, CHARACTER)
+        self._words = _names_with_prefix(vocabulary, WORD)
         boundary_ids = {name: vocabulary[name] for name in self.boundaries if name in vocabulary}
-        (self._characters if has_characters else self._words).update(boundary_ids)
-        has_words = bool(self._words) or not has_characters
-        if has_characters:
-            require_names(self._characters, NEEDED_CHARACTERS)
-        if has_words:
-            require_names(self._words, (UNKNOWN,) if has_characters else (UNKNOWN, *self.boundaries))
         self._boundary_ids = list(boundary_ids.values())
-        self._names = {symbol_id: name for name, symbol_id in (self._characters | {PADDING: PADDING_ID}).items()}
+        self.id_shape: tuple[int, ...]
+        if has_characters:
+            self._characters |= boundary_ids
+            require_names(self._characters, NEEDED_CHARACTERS)
+            self.id_shape = (max_word_length,)
+            if self._words:
+                require_names(self._words, (UNKNOWN,))
+                self.id_shape = (max_word_length + 1,)
+        else:
+            self._words |= boundary_ids
+            require_names(self._words, (UNKNOWN, *self.boundaries))
+            self.id_shape = ()
+        self._character_names = {character_id: name for name, character_id in self._characters.items()}
+        self._character_names[PADDING_ID] = PADDING
         self._word_names = {word_id: word for word, word_id in self._words.items()}
-        self.id_shape: tuple[int, ...] = (max_word_length + has_words,) if has_characters else ()
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to int32 ids `(N, *id_shape)`."""
         words = [word if word in self.boundaries else word[: self.max_word_length - 2] for word in words]
-        unknown = self._words.get(UNKNOWN, 0)
-        word_ids = np.array([self._words.get(word, unknown) for word in words], dtype=np.int32)
         if not self.id_shape:
-            return word_ids
-        ids = self._character_ids(words)
-        return np.concatenate([ids, word_ids[:, None]], axis=1) if self._words else ids
+            return self._word_ids(words)
+        character_ids = self._character_ids(words)
+        if not self._words:
+            return character_ids
+        return np.concatenate([character_ids, self._word_ids(words)[:, None]], axis=1)
 
     def decode(self, ids: np.ndarray) -> str:
         """Maps ids back to the word; an unknown word is spelled from its characters, with U+FFFD for `<oov>`."""
         if not np.any(ids):
             return PADDING
-        last = int(ids.flat[-1])
-        if self._words and last != self._words[UNKNOWN]:
-            return self._word_names.get(last, UNKNOWN)
+        if self._words:
+            word_id = int(ids.flat[-1])
+            if word_id != self._words[UNKNOWN]:
+                return self._word_names.get(word_id, UNKNOWN)
         if not self.id_shape:
             return UNKNOWN
-        if int(ids[1]) in self._boundary_ids:
-            return self._names[int(ids[1])]
-        marks = {self._characters[name] for name in (BEGIN_WORD, END_WORD, FILLER)}
-        inner = [int(each) for each in ids[: self.max_word_length] if int(each) not in marks]
-        return "".join("�" if each == self._characters[UNKNOWN] else self._names.get(each, "�") for each in inner)
+        first_id = int(ids[1])
+        if first_id in self._boundary_ids:
+            return self._character_names[first_id]
+        return self._spell(ids[: self.max_word_length])
 
     def is_special(self, ids: np.ndarray) -> np.ndarray:
         """Maps ids `(N, *id_shape)` to `(N,)`, True on boundaries and padding."""
         if not self.id_shape:
             return np.isin(ids, [PADDING_ID, *self._boundary_ids])
-        return np.isin(ids[:, 1], self._boundary_ids) | ~ids.any(axis=1)
+        is_boundary = np.isin(ids[:, 1], self._boundary_ids)
+        is_padding = ~ids.any(axis=1)
+        return is_boundary | is_padding
+
+    @property
+    def _marks(self) -> Marks:
+        characters = self._characters
+        return Marks(begin=characters[BEGIN_WORD], end=characters[END_WORD], filler=characters[FILLER])
+
+    def _word_ids(self, words: Sequence[str]) -> np.ndarray:
+        """Word ids `(N,)` of words that are already cut."""
+        unknown = self._words[UNKNOWN]
+        return np.array([self._words.get(word, unknown) for word in words], dtype=np.int32)
 
     def _character_ids(self, words: Sequence[str]) -> np.ndarray:
         """Character ids `(N, C)` of words of at most C - 2 code points, or boundaries."""
-        letters = ["" if word in self.boundaries else word for word in words]
-        points = np.frombuffer("".join(letters).encode("utf-32-le", "surrogatepass"), dtype="<u4")
-        distinct, which = np.unique(points, return_inverse=True)
+        marks = self._marks
         unknown = self._characters[UNKNOWN]
-        flat = np.array([self._characters.get(chr(point), unknown) for point in distinct], dtype=np.int32)[which]
-        begin, end, filler = (self._characters[name] for name in (BEGIN_WORD, END_WORD, FILLER))
-        ids = mark_words(flat, [*map(len, letters)], self.max_word_length, (begin, end, filler))
-        for index in [index for index, word in enumerate(words) if word in self.boundaries]:
-            ids[index, 1:3] = self._characters[words[index]], end
+        spellings = ["" if word in self.boundaries else word for word in words]
+        code_points = np.frombuffer("".join(spellings).encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        # Each distinct code point is looked up once.
+        distinct, indices = np.unique(code_points, return_inverse=True)
+        distinct_ids = [self._characters.get(chr(code_point), unknown) for code_point in distinct]
+        character_ids = np.array(distinct_ids, dtype=np.int32)[indices]
+        lengths = [len(spelling) for spelling in spellings]
+        ids = mark_words(character_ids, lengths, self.max_word_length, marks)
+        for index, word in enumerate(words):
+            if word in self.boundaries:
+                ids[index, 1:3] = [self._characters[word], marks.end]
         return ids
+
+    def _spell(self, character_ids: np.ndarray) -> str:
+        """The characters of a row `(C,)` without the marks."""
+        marks = self._marks
+        inner_ids = [character_id for character_id in character_ids.tolist() if character_id not in marks]
+        names = [self._character_names.get(character_id, UNKNOWN) for character_id in inner_ids]
+        return "".join("\ufffd" if name == UNKNOWN else name for name in names)
+
+
+def _names_with_prefix(vocabulary: Mapping[str, int], prefix: str) -> dict[str, int]:
+    """The ids of the names that begin with a prefix, by name without the prefix."""
+    return {name.removeprefix(prefix): name_id for name, name_id in vocabulary.items() if name.startswith(prefix)}
 
 
 # ---- The texts of a call ---------------------------------------------------------------------------------------------
@@ -380,6 +462,11 @@ class Position(NamedTuple):
     text: int | None = None
     word_index: int | None = None
     type_id: int = 0
+
+
+def is_list(value: object) -> TypeGuard[Sequence]:
+    """Whether a value is a sequence other than a string."""
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def is_batch(text: Any, is_split_into_words: bool) -> bool:
@@ -746,9 +833,9 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         elif is_characters:
             self._codec = CharacterCodec(max_word_length)
         else:
-            self._codec = VocabularyCodec.of_file(vocab_file) or VocabularyCodec(vocabulary or {})
-        self.vector_codec = VocabularyCodec.of_file(vector_words_file)
-        self._output_codec = VocabularyCodec.of_file(words_file)
+            self._codec = VocabularyCodec.of_file(vocab_file) if vocab_file else VocabularyCodec(vocabulary or {})
+        self.vector_codec = None if vector_words_file is None else VocabularyCodec.of_file(vector_words_file)
+        self._output_codec = None if words_file is None else VocabularyCodec.of_file(words_file)
         if self._output_codec is None and isinstance(self._codec, VocabularyCodec):
             self._output_codec = self._codec
         self.token_encoder = token_encoder
