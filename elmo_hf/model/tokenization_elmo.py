@@ -74,13 +74,23 @@ PTB = (
     r"\.{2,}|-{2,}|[!?]{2,}|\*{2,}|={2,}|_{2,}|~{2,}|#{2,}|\+{2,}|<{2,}|>{2,}",  # ... -- ?!
     r"\S\p{M}*",  # any other character
 )
-# Compiled once. Tokenizers may share a `Regex`, which cannot change, but not a `Split`, which can.
-_ptb_regex = cache(lambda: Regex("|".join(PTB)))
 
-WORD_SPLITTERS = {
-    "ptb": lambda: pre_tokenizers.Split(_ptb_regex(), behavior="removed", invert=True),
-    "whitespace": pre_tokenizers.WhitespaceSplit,
-}
+Offsets = tuple[int, int]  # start and end of a word, in characters of its text
+
+
+@cache
+def _ptb_regex() -> Regex:
+    """The patterns as one, compiled once: tokenizers may share a `Regex`, which cannot change."""
+    return Regex("|".join(PTB))
+
+
+def _make_ptb_splitter() -> pre_tokenizers.PreTokenizer:
+    """A `Split` of its own for each tokenizer, because a `Split` can be changed."""
+    # The patterns match words, so what lies between matches is removed.
+    return pre_tokenizers.Split(_ptb_regex(), behavior="removed", invert=True)
+
+
+WORD_SPLITTERS = {"ptb": _make_ptb_splitter, "whitespace": pre_tokenizers.WhitespaceSplit}
 
 
 def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
@@ -88,16 +98,21 @@ def make_word_splitter(name: str) -> pre_tokenizers.PreTokenizer:
     return WORD_SPLITTERS[name]()
 
 
-def split_by(split: Callable[[str], Iterable[str]], text: str) -> list[tuple[str, tuple[int, int]]]:
+def split_by(split: Callable[[str], Iterable[str]], text: str) -> list[tuple[str, Offsets]]:
     """Words from a user's function, with their offsets; raises ValueError if they are not the text's words in order."""
-    pieces: list[tuple[str, tuple[int, int]]] = []
+    words = []
+    end = 0
     for word in split(text):
-        end = pieces[-1][1][1] if pieces else 0
         start = text.find(word, end)
-        require(start >= 0, "word_splitter", "a function that returns a text's words, unchanged and in order", word)
+        if start < 0:
+            raise ValueError(
+                "`word_splitter` must be a function that returns the words of a text, unchanged and in order; it "
+                f"returned {word!r:.200}, which is not in the rest of the text, {text[end:]!r:.200}."
+            )
         if word.strip():  # some functions return blanks too
-            pieces.append((word, (start, start + len(word))))
-    return pieces
+            end = start + len(word)
+            words.append((word, (start, end)))
+    return words
 
 
 # ---- Words to rows of bytes, or to ids -------------------------------------------------------------------------------
@@ -126,20 +141,37 @@ SPECIAL_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)  # in the vocabular
 _BOUNDARY_IDS = {BEGIN_SENTENCE: BEGIN_SENTENCE_ID, END_SENTENCE: END_SENTENCE_ID}
 
 
-def is_list(value: object) -> TypeGuard[Sequence]:
-    """Whether a value is a sequence other than a string."""
-    return isinstance(value, Sequence) and not isinstance(value, str)
+class Marks(NamedTuple):
+    """The ids around a word's characters."""
+
+    begin: int
+    end: int
+    filler: int
 
 
-def mark_words(flat: np.ndarray, lengths: list[int], num_characters: int, marks: tuple[int, int, int]) -> np.ndarray:
-    """Makes ids `(N, C)` from the joined characters of N words and the begin, end and filler marks."""
-    begin, end, filler = marks
-    num = np.array(lengths, dtype=np.int64)
-    ids = np.full((len(num), num_characters), filler, dtype=flat.dtype)
-    ids[:, 0] = begin
-    # Boolean indexing visits the places row by row, in the order of `flat`.
-    ids[:, 1:][np.arange(num_characters - 1) < num[:, None]] = flat
-    ids[np.arange(len(num)), num + 1] = end
+BYTE_MARKS = Marks(begin=BEGIN_WORD_ID, end=END_WORD_ID, filler=FILLER_ID)
+
+
+def mark_words(characters: np.ndarray, lengths: Sequence[int], num_characters: int, marks: Marks) -> np.ndarray:
+    """Puts each word in a row, between its begin and end marks, with filler behind.
+
+    Args:
+        characters: ids of the characters of all N words, one word after the other.
+        lengths: the number of characters of each word, at most C - 2.
+        num_characters: C.
+        marks: the ids of begin, end and filler.
+
+    Returns:
+        ids `(N, C)`.
+    """
+    num_words = len(lengths)
+    word_lengths = np.array(lengths, dtype=np.int64)
+    ids = np.full((num_words, num_characters), marks.filler, dtype=characters.dtype)
+    ids[:, 0] = marks.begin
+    # Boolean indexing visits the places row by row, in the order of `characters`.
+    is_character = np.arange(num_characters - 1) < word_lengths[:, None]
+    ids[:, 1:][is_character] = characters
+    ids[np.arange(num_words), word_lengths + 1] = marks.end
     return ids
 
 
@@ -150,37 +182,50 @@ class CharacterCodec:
 
     def __init__(self, max_word_length: int, reserved: Mapping[str, int] | None = None) -> None:
         """Takes C, which counts the two marks, and the id of each reserved word."""
+        self.max_word_length = max_word_length
         self.id_shape: tuple[int, ...] = (max_word_length,)
-        self.reserved = {**(reserved or {})}
+        self.reserved = dict(reserved or {})
         self.symbols = {PADDING: PADDING_ID}
-        self.symbols |= {f"<0x{byte:02X}>": byte + 1 for byte in range(256)} | _BOUNDARY_IDS
+        self.symbols |= {f"<0x{byte:02X}>": byte + 1 for byte in range(256)}
+        self.symbols |= _BOUNDARY_IDS
         self.symbols |= {"<W>": BEGIN_WORD_ID, "</W>": END_WORD_ID, "<filler>": FILLER_ID}
+
+    @property
+    def _single_ids(self) -> dict[str, int]:
+        """The words that have one id between the marks, with that id."""
+        return _BOUNDARY_IDS | self.reserved
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N, C)` int16 ids; drops lone surrogates, as AllenNLP does."""
-        (length,) = self.id_shape
-        encoded = [word.encode("utf-8", "ignore")[: length - 2] for word in words]
-        flat = np.frombuffer(b"".join(encoded), dtype=np.uint8).astype(np.int16) + 1
-        ids = mark_words(flat, [*map(len, encoded)], length, (BEGIN_WORD_ID, END_WORD_ID, FILLER_ID))
-        single = _BOUNDARY_IDS | self.reserved
-        for index in [index for index, word in enumerate(words) if word in single]:
-            ids[index] = FILLER_ID
-            ids[index, :3] = BEGIN_WORD_ID, single[words[index]], END_WORD_ID
+        max_bytes = self.max_word_length - 2
+        encoded = [word.encode("utf-8", "ignore")[:max_bytes] for word in words]
+        byte_ids = np.frombuffer(b"".join(encoded), dtype=np.uint8).astype(np.int16) + 1
+        lengths = [len(word_bytes) for word_bytes in encoded]
+        ids = mark_words(byte_ids, lengths, self.max_word_length, BYTE_MARKS)
+        single_ids = self._single_ids
+        for index, word in enumerate(words):
+            if word in single_ids:
+                ids[index] = FILLER_ID
+                ids[index, :3] = [BEGIN_WORD_ID, single_ids[word], END_WORD_ID]
         return ids
 
     def decode(self, ids: np.ndarray) -> str:
         """Maps ids `(C,)` back to the word; a character cut in the middle becomes U+FFFD."""
         if not ids.any():
             return PADDING
-        names = {single_id: word for word, single_id in (_BOUNDARY_IDS | self.reserved).items()}
-        if len(ids) > 2 and ids[2] == END_WORD_ID and int(ids[1]) in names:
-            return names[int(ids[1])]
+        if len(ids) > 2 and ids[2] == END_WORD_ID:  # one id between the marks
+            names = {single_id: word for word, single_id in self._single_ids.items()}
+            single_id = int(ids[1])
+            if single_id in names:
+                return names[single_id]
         is_byte = (ids >= 1) & (ids <= 256)
         return bytes((ids[is_byte] - 1).astype(np.uint8)).decode("utf-8", "replace")
 
     def is_special(self, ids: np.ndarray) -> np.ndarray:
         """Maps ids `(N, C)` to `(N,)`, True on boundaries and padding."""
-        return np.isin(ids[:, 1], list(_BOUNDARY_IDS.values())) | ~ids.any(axis=1)
+        is_boundary = np.isin(ids[:, 1], list(_BOUNDARY_IDS.values()))
+        is_padding = ~ids.any(axis=1)
+        return is_boundary | is_padding
 
 
 class VocabularyCodec:
@@ -196,10 +241,8 @@ class VocabularyCodec:
         self._words = {word_id: word for word, word_id in vocabulary.items()}
 
     @classmethod
-    def of_file(cls, path: str | None) -> "VocabularyCodec | None":
-        """The codec of a vocabulary file, None for None; raises ValueError if the file is incomplete or not UTF-8."""
-        if path is None:
-            return None
+    def of_file(cls, path: str) -> "VocabularyCodec":
+        """The codec of a vocabulary file; raises ValueError if the file is incomplete or not UTF-8."""
         try:
             with open(path, encoding="utf-8-sig") as lines:
                 return cls(read_vocabulary(lines))
@@ -209,18 +252,21 @@ class VocabularyCodec:
     @property
     def lines(self) -> list[str]:
         """The words in id order from 1, as in a vocabulary file; unassigned ids get a placeholder."""
-        return [self._words.get(word_id, f"<unused{word_id}>") for word_id in range(1, max(self._words) + 1)]
+        last_id = max(self._words)
+        return [self._words.get(word_id, f"<unused{word_id}>") for word_id in range(1, last_id + 1)]
 
     @cached_property
     def is_lower_case(self) -> bool:
         """Whether only special words have upper-case letters; words are then looked up in lower case."""
-        return all(word in (*self.boundaries, UNKNOWN_WORD) or word == word.lower() for word in self.symbols)
+        return all(word == word.lower() for word in self.symbols if word not in SPECIAL_WORDS)
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N,)` int64 ids; unknown words become `<UNK>`."""
         unknown = self.symbols[UNKNOWN_WORD]
-        # The text "<pad>" is an ordinary word; id 0 means padding.
-        return np.array([self.symbols.get(word, unknown) or unknown for word in words], dtype=np.int64)
+        word_ids = np.array([self.symbols.get(word, unknown) for word in words], dtype=np.int64)
+        # The text "<pad>" is an ordinary word, an unknown one; id 0 means padding.
+        word_ids[word_ids == PADDING_ID] = unknown
+        return word_ids
 
     def decode(self, word_id: np.ndarray) -> str:
         """Maps an id back to its word; an unassigned id (an earlier duplicate line) becomes `<UNK>`."""
@@ -237,17 +283,21 @@ def read_vocabulary(lines: Iterable[str]) -> dict[str, int]:
     Source: bilm-tf's `Vocabulary`. Each line has an id, and a repeated word has the id of its last line; a line
     `!!!MAXTERMID` is not a word.
     """
-    words = (word for word in map(str.strip, lines) if word != "!!!MAXTERMID")
-    vocabulary = {word: i for i, word in enumerate(words, 1)}
+    stripped_lines = (line.strip() for line in lines)
+    words = (line for line in stripped_lines if line != "!!!MAXTERMID")
+    vocabulary = {word: word_id for word_id, word in enumerate(words, 1)}
     vocabulary[PADDING] = PADDING_ID
     return vocabulary
 
 
-def require_names(vocabulary: Mapping[str, int], needed: Iterable[str]) -> None:
+def require_names(vocabulary: Mapping[str, int], required: Iterable[str]) -> None:
     """Raises ValueError if a vocabulary, ids by name, lacks a name that every model needs."""
-    missing = [name for name in needed if name not in vocabulary]
+    missing = [name for name in required if name not in vocabulary]
     if missing:
-        raise ValueError(f"the vocabulary lacks {', '.join(missing)}, which every ELMo needs.")
+        raise ValueError(
+            f"the vocabulary lacks {', '.join(missing)}, which every ELMo needs; give the vocabulary with which the "
+            "model was trained."
+        )
 
 
 # ---- Words to rows of code points ------------------------------------------------------------------------------------
@@ -289,65 +339,97 @@ class CodePointCodec:
         """Takes the vocabulary, ids by name, and C; raises ValueError without a required character or word."""
         self.symbols = dict(vocabulary)
         self.max_word_length = max_word_length
-        self._characters, self._words = (
-            {name[len(prefix) :]: symbol_id for name, symbol_id in vocabulary.items() if name.startswith(prefix)}
-            for prefix in (CHARACTER, WORD)
-        )
+        self._characters = _names_with_prefix(vocabulary, CHARACTER)
+        self._words = _names_with_prefix(vocabulary, WORD)
         boundary_ids = {name: vocabulary[name] for name in self.boundaries if name in vocabulary}
-        (self._characters if has_characters else self._words).update(boundary_ids)
-        has_words = bool(self._words) or not has_characters
-        if has_characters:
-            require_names(self._characters, NEEDED_CHARACTERS)
-        if has_words:
-            require_names(self._words, (UNKNOWN,) if has_characters else (UNKNOWN, *self.boundaries))
         self._boundary_ids = list(boundary_ids.values())
-        self._names = {symbol_id: name for name, symbol_id in (self._characters | {PADDING: PADDING_ID}).items()}
+        self.id_shape: tuple[int, ...]
+        if has_characters:
+            self._characters |= boundary_ids
+            require_names(self._characters, NEEDED_CHARACTERS)
+            self.id_shape = (max_word_length,)
+            if self._words:
+                require_names(self._words, (UNKNOWN,))
+                self.id_shape = (max_word_length + 1,)
+        else:
+            self._words |= boundary_ids
+            require_names(self._words, (UNKNOWN, *self.boundaries))
+            self.id_shape = ()
+        self._character_names = {character_id: name for name, character_id in self._characters.items()}
+        self._character_names[PADDING_ID] = PADDING
         self._word_names = {word_id: word for word, word_id in self._words.items()}
-        self.id_shape: tuple[int, ...] = (max_word_length + has_words,) if has_characters else ()
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to int32 ids `(N, *id_shape)`."""
         words = [word if word in self.boundaries else word[: self.max_word_length - 2] for word in words]
-        unknown = self._words.get(UNKNOWN, 0)
-        word_ids = np.array([self._words.get(word, unknown) for word in words], dtype=np.int32)
         if not self.id_shape:
-            return word_ids
-        ids = self._character_ids(words)
-        return np.concatenate([ids, word_ids[:, None]], axis=1) if self._words else ids
+            return self._word_ids(words)
+        character_ids = self._character_ids(words)
+        if not self._words:
+            return character_ids
+        return np.concatenate([character_ids, self._word_ids(words)[:, None]], axis=1)
 
     def decode(self, ids: np.ndarray) -> str:
         """Maps ids back to the word; an unknown word is spelled from its characters, with U+FFFD for `<oov>`."""
         if not np.any(ids):
             return PADDING
-        last = int(ids.flat[-1])
-        if self._words and last != self._words[UNKNOWN]:
-            return self._word_names.get(last, UNKNOWN)
+        if self._words:
+            word_id = int(ids.flat[-1])
+            if word_id != self._words[UNKNOWN]:
+                return self._word_names.get(word_id, UNKNOWN)
         if not self.id_shape:
             return UNKNOWN
-        if int(ids[1]) in self._boundary_ids:
-            return self._names[int(ids[1])]
-        marks = {self._characters[name] for name in (BEGIN_WORD, END_WORD, FILLER)}
-        inner = [int(each) for each in ids[: self.max_word_length] if int(each) not in marks]
-        return "".join("�" if each == self._characters[UNKNOWN] else self._names.get(each, "�") for each in inner)
+        first_id = int(ids[1])
+        if first_id in self._boundary_ids:
+            return self._character_names[first_id]
+        return self._spell(ids[: self.max_word_length])
 
     def is_special(self, ids: np.ndarray) -> np.ndarray:
         """Maps ids `(N, *id_shape)` to `(N,)`, True on boundaries and padding."""
         if not self.id_shape:
             return np.isin(ids, [PADDING_ID, *self._boundary_ids])
-        return np.isin(ids[:, 1], self._boundary_ids) | ~ids.any(axis=1)
+        is_boundary = np.isin(ids[:, 1], self._boundary_ids)
+        is_padding = ~ids.any(axis=1)
+        return is_boundary | is_padding
+
+    @property
+    def _marks(self) -> Marks:
+        characters = self._characters
+        return Marks(begin=characters[BEGIN_WORD], end=characters[END_WORD], filler=characters[FILLER])
+
+    def _word_ids(self, words: Sequence[str]) -> np.ndarray:
+        """Word ids `(N,)` of words that are already cut."""
+        unknown = self._words[UNKNOWN]
+        return np.array([self._words.get(word, unknown) for word in words], dtype=np.int32)
 
     def _character_ids(self, words: Sequence[str]) -> np.ndarray:
         """Character ids `(N, C)` of words of at most C - 2 code points, or boundaries."""
-        letters = ["" if word in self.boundaries else word for word in words]
-        points = np.frombuffer("".join(letters).encode("utf-32-le", "surrogatepass"), dtype="<u4")
-        distinct, which = np.unique(points, return_inverse=True)
+        marks = self._marks
         unknown = self._characters[UNKNOWN]
-        flat = np.array([self._characters.get(chr(point), unknown) for point in distinct], dtype=np.int32)[which]
-        begin, end, filler = (self._characters[name] for name in (BEGIN_WORD, END_WORD, FILLER))
-        ids = mark_words(flat, [*map(len, letters)], self.max_word_length, (begin, end, filler))
-        for index in [index for index, word in enumerate(words) if word in self.boundaries]:
-            ids[index, 1:3] = self._characters[words[index]], end
+        spellings = ["" if word in self.boundaries else word for word in words]
+        code_points = np.frombuffer("".join(spellings).encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        # Each distinct code point is looked up once.
+        distinct, indices = np.unique(code_points, return_inverse=True)
+        distinct_ids = [self._characters.get(chr(code_point), unknown) for code_point in distinct]
+        character_ids = np.array(distinct_ids, dtype=np.int32)[indices]
+        lengths = [len(spelling) for spelling in spellings]
+        ids = mark_words(character_ids, lengths, self.max_word_length, marks)
+        for index, word in enumerate(words):
+            if word in self.boundaries:
+                ids[index, 1:3] = [self._characters[word], marks.end]
         return ids
+
+    def _spell(self, character_ids: np.ndarray) -> str:
+        """The characters of a row `(C,)` without the marks."""
+        marks = self._marks
+        inner_ids = [character_id for character_id in character_ids.tolist() if character_id not in marks]
+        names = [self._character_names.get(character_id, UNKNOWN) for character_id in inner_ids]
+        return "".join("\ufffd" if name == UNKNOWN else name for name in names)
+
+
+def _names_with_prefix(vocabulary: Mapping[str, int], prefix: str) -> dict[str, int]:
+    """The ids of the names that begin with a prefix, by name without the prefix."""
+    return {name.removeprefix(prefix): name_id for name, name_id in vocabulary.items() if name.startswith(prefix)}
 
 
 # ---- The texts of a call ---------------------------------------------------------------------------------------------
@@ -364,27 +446,36 @@ class CodePointCodec:
 # given words again, drops empty words and rejects lone surrogates.
 
 
-class Words(NamedTuple):
-    """The words of one text."""
+class SplitText(NamedTuple):
+    """The words of one text, or some neighbouring ones of them."""
 
     words: list[str]
-    offsets: list[tuple[int, int]]  # start and end, in characters of the text, or of the word itself if pre-split
-    indices: range  # of the words in the text before truncation
+    offsets: list[Offsets]  # in characters of the text; of the word itself if the caller split the text
+    indices: range  # the place of each word in the whole text
 
 
 class Position(NamedTuple):
-    """One position; `text` (0 or 1) and `word_index` are None on added boundaries and padding."""
+    """One position; `text_index` (0 or 1) and `word_index` are None on added boundaries and padding."""
 
     word: str
-    offset: tuple[int, int] = (0, 0)
-    text: int | None = None
+    offset: Offsets = (0, 0)
+    text_index: int | None = None
     word_index: int | None = None
     type_id: int = 0
 
 
+def is_list(value: object) -> TypeGuard[Sequence]:
+    """Whether a value is a sequence other than a string."""
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
 def is_batch(text: Any, is_split_into_words: bool) -> bool:
     """Whether a call's `text` is several texts; an empty list of words is one text without words."""
-    return is_list(text) and (not is_split_into_words or (len(text) > 0 and is_list(text[0])))
+    if not is_list(text):
+        return False
+    if not is_split_into_words:
+        return True
+    return len(text) > 0 and is_list(text[0])
 
 
 def as_batch(text: Any, text_pair: Any, is_batched: bool, is_split_into_words: bool) -> list[tuple[Any, ...]]:
@@ -393,39 +484,46 @@ def as_batch(text: Any, text_pair: Any, is_batched: bool, is_split_into_words: b
     A batch may also hold pairs: tuples of two texts, or lists of two strings if those are not words.
     """
     if not is_batched:
-        return [(text,) if text_pair is None else (text, text_pair)]
-    if text_pair is None:
-        are_pairs = all(_is_pair(each, is_split_into_words) for each in text)
-        return [tuple(each) if are_pairs else (each,) for each in text]
-    return [*zip(text, text_pair, strict=True)]
+        return [(text,)] if text_pair is None else [(text, text_pair)]
+    if text_pair is not None:
+        return list(zip(text, text_pair, strict=True))
+    if all(_is_pair(row, is_split_into_words) for row in text):
+        return [tuple(pair) for pair in text]
+    return [(row,) for row in text]
 
 
-def _is_pair(text: Any, is_split_into_words: bool) -> bool:
-    if not isinstance(text, (tuple, list)) or len(text) != 2:
+def _is_pair(row: Any, is_split_into_words: bool) -> bool:
+    if not isinstance(row, (tuple, list)) or len(row) != 2:
         return False
     if is_split_into_words:
-        return isinstance(text, tuple) and not isinstance(text[0], str)
-    return isinstance(text, tuple) or all(isinstance(part, str) for part in text)
+        return isinstance(row, tuple) and not isinstance(row[0], str)
+    return isinstance(row, tuple) or all(isinstance(text, str) for text in row)
 
 
-def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) -> Words:
+def _are_words(value: Any) -> bool:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        return False
+    return all(isinstance(word, str) for word in value)
+
+
+def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) -> SplitText:
     """Splits a string, or takes a list of words; raises ValueError for anything else."""
-    if is_split_into_words and not isinstance(text, str) and all(isinstance(word, str) for word in text):
-        return Words(list(text), [(0, len(word)) for word in text], range(len(text)))
-    legal = "a list of words with `is_split_into_words=True`, a string without"
-    require(not is_split_into_words and isinstance(text, str), "text", legal, text)
+    if is_split_into_words:
+        require(_are_words(text), "text", "a list of words with `is_split_into_words=True`", text)
+        return SplitText(list(text), [(0, len(word)) for word in text], range(len(text)))
+    require(isinstance(text, str), "text", "a string, or a list of words with `is_split_into_words=True`", text)
     try:
-        pieces = split(text)
+        pairs = split(text)
     except UnicodeEncodeError:
         # Rust rejects lone surrogates; with another character in their place the offsets are the same.
-        places = split(text.encode("utf-8", "replace").decode("utf-8"))
-        pieces = [(text[start:end], (start, end)) for _, (start, end) in places]
-    return Words([word for word, _ in pieces], [offset for _, offset in pieces], range(len(pieces)))
+        pairs = split(text.encode("utf-8", "replace").decode("utf-8"))
+        pairs = [(text[start:end], (start, end)) for _, (start, end) in pairs]
+    return SplitText([word for word, _ in pairs], [offset for _, offset in pairs], range(len(pairs)))
 
 
 def truncate(
-    texts: Sequence[Words], room: int, strategy: TruncationStrategy, side: str, stride: int | None = None
-) -> list[tuple[Words, ...]]:
+    texts: Sequence[SplitText], room: int, strategy: TruncationStrategy, side: str, stride: int | None = None
+) -> list[tuple[SplitText, ...]]:
     """Drops words on the `"left"` or `"right"` side of one or two texts until `room` words remain.
 
     With a `stride`, further windows of the same length follow until all words are in one; each shares `stride` words
@@ -435,36 +533,55 @@ def truncate(
         ValueError: if a text to shorten has too few words, or a window would have no room for words of its own.
     """
     lengths = [len(text.words) for text in texts]
-    excess = sum(lengths) - room
-    if excess <= 0:
+    if sum(lengths) <= room:
         return [tuple(texts)]
-    if len(texts) == 1:
-        kept = [room]
-    elif strategy == TruncationStrategy.LONGEST_FIRST:
-        # The longer text loses words until both are equally long; then they take turns.
-        shorter = int(lengths[1] < lengths[0])
-        kept = [room, room]
-        kept[shorter] = min(lengths[shorter], room // 2)
-        kept[1 - shorter] -= kept[shorter]
-    else:
-        cut = 0 if strategy == TruncationStrategy.ONLY_FIRST else 1
-        kept = [length - excess * (index == cut) for index, length in enumerate(lengths)]
-    return [*product(*(_windows(text, size, side, stride) for text, size in zip(texts, kept, strict=True)))]
+    sizes = _sizes_after_truncation(lengths, room, strategy)
+    num_lacking = -sum(size for size in sizes if size < 0)
+    if num_lacking > 0:
+        raise ValueError(
+            f"`max_length` must be larger by {num_lacking} at least: boundaries, and a text that is not to be "
+            "shortened, need that many positions more."
+        )
+    windows = [_windows(text, size, side, stride) for text, size in zip(texts, sizes, strict=True)]
+    return list(product(*windows))
 
 
-def _windows(text: Words, size: int, side: str, stride: int | None) -> list[Words]:
+def _sizes_after_truncation(lengths: Sequence[int], room: int, strategy: TruncationStrategy) -> list[int]:
+    """The number of words of each text that fit in `room` together; below 0 if that is impossible."""
+    if len(lengths) == 1:
+        return [room]
+    first, second = lengths
+    if strategy == TruncationStrategy.ONLY_FIRST:
+        return [room - second, second]
+    if strategy == TruncationStrategy.ONLY_SECOND:
+        return [first, room - first]
+    # The longer text loses words until both are equally long; then they take turns.
+    shorter = min(first, second, room // 2)
+    if second < first:
+        return [room - shorter, shorter]
+    return [shorter, room - shorter]
+
+
+def _windows(text: SplitText, size: int, side: str, stride: int | None) -> list[SplitText]:
+    """The windows of `size` words of a text: one without a stride, or as many as hold all words."""
     length = len(text.words)
-    starts = range(1)
-    if size < length:
-        least = 0 if stride is None else stride + 1
-        require(size >= least, "max_length", f"room for {least} words of a text, beside boundaries and the other", size)
-        starts = starts if stride is None else range(0, length - stride, size - stride)
-    parts = [slice(max(length - s - size, 0), length - s) if side == "left" else slice(s, s + size) for s in starts]
-    return [Words(text.words[part], text.offsets[part], text.indices[part]) for part in parts]
-
-
-def _column(value: Callable[[Position], Any], doc: str) -> Any:
-    return property(lambda encoding: [value(position) for position in encoding.positions], doc=doc)
+    if size >= length:
+        return [text]
+    if stride is None:
+        starts = range(1)
+    elif size > stride:
+        starts = range(0, length - stride, size - stride)
+    else:
+        raise ValueError(
+            f"`max_length` leaves room for {size} words of a text in each window, which must be more than the "
+            f"`stride={stride}` words that windows share; give a larger `max_length` or a smaller `stride`."
+        )
+    if side == "left":  # counted from the text's end
+        ends = [length - start for start in starts]
+        parts = [slice(max(end - size, 0), end) for end in ends]
+    else:
+        parts = [slice(start, start + size) for start in starts]
+    return [SplitText(text.words[part], text.offsets[part], text.indices[part]) for part in parts]
 
 
 class WordEncoding:
@@ -473,78 +590,118 @@ class WordEncoding:
     Deliberate difference from Rust: positions are computed on first use.
     """
 
-    def __init__(self, texts: tuple[Words, ...], boundaries: tuple[str, str] | None) -> None:
+    def __init__(self, texts: tuple[SplitText, ...], boundaries: tuple[str, str] | None) -> None:
         """Takes one or two texts, and the words to put around each text, or None for no words."""
         self.texts = texts
         self.n_sequences = len(texts)
         self.boundaries = boundaries
-        self.padding = 0
+        self.num_padding = 0
         self.padding_side = "right"
         # The words and boundaries in order, without padding.
         self.flat_words: list[str] = []
         for text in texts:
-            self.flat_words += text.words if boundaries is None else [boundaries[0], *text.words, boundaries[1]]
+            if boundaries is None:
+                self.flat_words += text.words
+            else:
+                begin, end = boundaries
+                self.flat_words += [begin, *text.words, end]
 
     def __len__(self) -> int:
-        return len(self.flat_words) + self.padding
+        return len(self.flat_words) + self.num_padding
+
+    def pad(self, num_padding: int, side: str) -> None:
+        """Adds positions of padding on the `"right"` or `"left"` side; must come before the first use of positions."""
+        self.num_padding = num_padding
+        self.padding_side = side
 
     @cached_property
     def positions(self) -> list[Position]:
         """Every position, including padding."""
         positions = []
-        for text, (words, offsets, indices) in enumerate(self.texts):
-            parts = zip(words, offsets, indices, strict=True)
-            inner = [Position(word, offset, text, index, text) for word, offset, index in parts]
+        for text_index, text in enumerate(self.texts):
+            places = zip(text.words, text.offsets, text.indices, strict=True)
+            inner = [Position(word, offset, text_index, word_index, text_index) for word, offset, word_index in places]
             if self.boundaries is not None:
                 begin, end = self.boundaries
-                inner = [Position(begin, type_id=text), *inner, Position(end, type_id=text)]
+                inner = [Position(begin, type_id=text_index), *inner, Position(end, type_id=text_index)]
             positions += inner
-        pads = [Position(PADDING)] * self.padding
-        return pads + positions if self.padding_side == "left" else positions + pads
+        padding = [Position(PADDING)] * self.num_padding
+        if self.padding_side == "left":
+            return padding + positions
+        return positions + padding
 
-    tokens = _column(lambda at: at.word, "The word at each position.")
-    words = word_ids = _column(lambda at: at.word_index, "The word's index in its text at each position.")
-    sequence_ids = _column(lambda at: at.text, "0 or 1 at each position, for the first or second text.")
-    type_ids = _column(lambda at: at.type_id, "As `sequence_ids`, but boundaries count to their text and padding is 0.")
-    offsets = _column(lambda at: at.offset, "Each word's (start, end) in characters, (0, 0) on boundaries and padding.")
-    special_tokens_mask = _column(lambda at: int(at.text is None), "1 on added boundaries and padding.")
+    @property
+    def tokens(self) -> list[str]:
+        """The word at each position."""
+        return [position.word for position in self.positions]
+
+    @property
+    def word_ids(self) -> list[int | None]:
+        """The word's index in its text at each position."""
+        return [position.word_index for position in self.positions]
+
+    @property
+    def words(self) -> list[int | None]:
+        """The same, under the older name of `tokenizers.Encoding`."""
+        return self.word_ids
+
+    @property
+    def sequence_ids(self) -> list[int | None]:
+        """0 or 1 at each position, for the first or second text."""
+        return [position.text_index for position in self.positions]
+
+    @property
+    def type_ids(self) -> list[int]:
+        """As `sequence_ids`, but boundaries count to their text and padding is 0."""
+        return [position.type_id for position in self.positions]
+
+    @property
+    def offsets(self) -> list[Offsets]:
+        """Each word's (start, end) in characters, (0, 0) on boundaries and padding."""
+        return [position.offset for position in self.positions]
+
+    @property
+    def special_tokens_mask(self) -> list[int]:
+        """1 on added boundaries and padding."""
+        return [int(position.text_index is None) for position in self.positions]
 
     def token_to_sequence(self, token_index: int) -> int | None:
         """The text of a position, 0 or 1."""
-        return self.positions[token_index].text
+        return self.positions[token_index].text_index
 
     def token_to_word(self, token_index: int) -> int | None:
         """The word's index in its text."""
         return self.positions[token_index].word_index
 
-    def token_to_chars(self, token_index: int) -> tuple[int, int] | None:
+    def token_to_chars(self, token_index: int) -> Offsets | None:
         """Start and end of a position's word, in characters."""
         position = self.positions[token_index]
-        return None if position.text is None else position.offset
+        return None if position.text_index is None else position.offset
 
     def word_to_tokens(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
         """The position of a word, and the next position."""
-        word = (sequence_index, word_index)
-        return next(((i, i + 1) for i, at in enumerate(self.positions) if (at.text, at.word_index) == word), None)
+        for index, position in enumerate(self.positions):
+            if position.text_index == sequence_index and position.word_index == word_index:
+                return index, index + 1
+        return None
 
-    def word_to_chars(self, word_index: int, sequence_index: int = 0) -> tuple[int, int] | None:
+    def word_to_chars(self, word_index: int, sequence_index: int = 0) -> Offsets | None:
         """Start and end of a word, in characters."""
         span = self.word_to_tokens(word_index, sequence_index)
         return None if span is None else self.positions[span[0]].offset
 
     def char_to_token(self, char_pos: int, sequence_index: int = 0) -> int | None:
         """The position of the word that holds a character of the text."""
-        found = (
-            i
-            for i, at in enumerate(self.positions)
-            if at.text == sequence_index and at.offset[0] <= char_pos < at.offset[1]
-        )
-        return next(found, None)
+        for index, position in enumerate(self.positions):
+            start, end = position.offset
+            if position.text_index == sequence_index and start <= char_pos < end:
+                return index
+        return None
 
     def char_to_word(self, char_pos: int, sequence_index: int = 0) -> int | None:
         """The index of the word that holds a character of the text."""
-        place = self.char_to_token(char_pos, sequence_index)
-        return None if place is None else self.positions[place].word_index
+        index = self.char_to_token(char_pos, sequence_index)
+        return None if index is None else self.positions[index].word_index
 
 
 # ---- Padding ---------------------------------------------------------------------------------------------------------
@@ -563,8 +720,15 @@ if is_torch_available():  # transformers does not ask for imports under this con
     import torch
 
 # The keys that `pad` pads, and the value for each.
-PADDING_VALUES = {"input_ids": 0, "attention_mask": 0, "token_type_ids": 0, "special_tokens_mask": 1, "bilm_layers": 0}
-PADDING_VALUES |= {"word_vector_ids": 0, "marks": 0}
+PADDING_VALUES = {
+    "input_ids": 0,
+    "attention_mask": 0,
+    "token_type_ids": 0,
+    "special_tokens_mask": 1,
+    "bilm_layers": 0,
+    "word_vector_ids": 0,
+    "marks": 0,
+}
 
 
 def lengths_with_padding(
@@ -573,26 +737,39 @@ def lengths_with_padding(
     """The padded length `(B,)` of each text; never shorter than the text."""
     if strategy == PaddingStrategy.DO_NOT_PAD:
         return lengths
-    target = lengths.max(initial=0) if strategy == PaddingStrategy.LONGEST or max_length is None else max_length
+    target = int(lengths.max(initial=0))
+    if strategy == PaddingStrategy.MAX_LENGTH and max_length is not None:
+        target = max_length
     if multiple:
         require(multiple > 0, "pad_to_multiple_of", "above 0", multiple)
-        target = -(-target // multiple) * multiple
+        target = -(-target // multiple) * multiple  # rounded up
     return np.maximum(lengths, target)
 
 
-def pad_each(texts: Sequence[np.ndarray], padded_lengths: np.ndarray, side: str, value: int) -> list[np.ndarray]:
-    """Pads the first axis of each array with `value` on the `"right"` or `"left"` side."""
+def pad_texts(texts: Sequence[np.ndarray], padded_lengths: np.ndarray, side: str, value: int) -> list[np.ndarray]:
+    """Pads the first axis of each text's array with `value` on the `"right"` or `"left"` side."""
     padded = []
     for text, length in zip(texts, padded_lengths.tolist(), strict=True):
         filler = np.full((length - len(text), *text.shape[1:]), value, dtype=text.dtype)
-        padded.append(np.concatenate({"right": [text, filler], "left": [filler, text]}[side]))
+        parts = [filler, text] if side == "left" else [text, filler]
+        padded.append(np.concatenate(parts))
     return padded
+
+
+def cut_and_pad(joined: np.ndarray, lengths: np.ndarray, padded_lengths: np.ndarray, side: str) -> list[np.ndarray]:
+    """Cuts the array of all texts, one after the other, into one array for each text, padded with 0."""
+    ends = lengths.cumsum()
+    starts = ends - lengths
+    texts = [joined[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    return pad_texts(texts, padded_lengths, side, 0)
 
 
 def as_integers(values: Any) -> np.ndarray:
     """An array of integers; NumPy would make an empty list an array of floats."""
     array = np.asarray(values)
-    return array.astype(np.int64) if array.size == 0 and array.dtype.kind == "f" else array
+    if array.size == 0 and array.dtype.kind == "f":
+        return array.astype(np.int64)
+    return array
 
 
 def convert(data: dict[str, Any], return_tensors: str | TensorType | None, drop_batch: bool) -> dict[str, Any]:
@@ -602,20 +779,34 @@ def convert(data: dict[str, Any], return_tensors: str | TensorType | None, drop_
 
     Raises:
         ImportError: if tensors are wanted where torch is not installed.
-        ValueError: if a key cannot be one tensor.
+        ValueError: if a key cannot be one tensor, or for another kind of tensor.
     """
-    convert_one = {None: _as_lists, "np": _as_arrays, "pt": _as_tensor}[return_tensors]
-    converted = {key: convert_one(key, value) for key, value in data.items()}
-    return {key: value[0] for key, value in converted.items()} if drop_batch else converted
+    require(return_tensors in (None, "np", "pt"), "return_tensors", "None, 'np' or 'pt'", return_tensors)
+    converted: dict[str, Any] = {}
+    for key, value in data.items():
+        if return_tensors is None:
+            converted[key] = [_as_python(row) for row in value]
+        elif return_tensors == "np":
+            converted[key] = _as_arrays(value)
+        else:
+            converted[key] = _as_tensor(key, value)
+    if drop_batch:
+        return {key: value[0] for key, value in converted.items()}
+    return converted
 
 
-def _as_lists(key: str, value: Any) -> Any:
-    return [row.tolist() if _is_array(row) or isinstance(row, np.generic) else row for row in value]
+def _as_python(row: Any) -> Any:
+    """A row as nested lists or a number of Python."""
+    if _is_array(row) or isinstance(row, np.generic):
+        return row.tolist()
+    return row
 
 
-def _as_arrays(key: str, value: Any) -> Any:
+def _as_arrays(value: Any) -> np.ndarray | list[np.ndarray]:
+    """One array of all rows, or a list of them if they differ in shape."""
     rows = [_as_int64(as_integers(row)) for row in value]
-    return rows if len({row.shape for row in rows}) > 1 else np.array(rows)
+    shapes = {row.shape for row in rows}
+    return rows if len(shapes) > 1 else np.array(rows)
 
 
 def _as_int64(array: np.ndarray) -> np.ndarray:
@@ -626,16 +817,18 @@ def _as_int64(array: np.ndarray) -> np.ndarray:
 def _as_tensor(key: str, value: Any) -> "torch.Tensor":
     if not is_torch_available():
         raise ImportError('`return_tensors="pt"` needs torch, which is not installed; `return_tensors="np"` does not.')
-    array = _as_arrays(key, value)
+    array = _as_arrays(value)
     if isinstance(array, list) or array.dtype.kind not in "biuf":
         raise ValueError(
-            f"Unable to create a tensor of `{key}`: give numbers, and activate padding with `padding=True` if texts "
-            "have different lengths, or truncation."
+            f"`{key}` must be numbers, and the same number of them for each text, to become a tensor; give texts of "
+            "different lengths `padding=True`, or shorten them with `truncation=True`."
         )
     tensor = torch.from_numpy(array)
     # Python's own floats get torch's default type, as in `torch.tensor`.
-    is_python = tensor.is_floating_point() and all(isinstance(row, (float, list)) for row in value)
-    return tensor.to(torch.get_default_dtype()) if is_python else tensor
+    is_python = all(isinstance(row, (float, list)) for row in value)
+    if tensor.is_floating_point() and is_python:
+        return tensor.to(torch.get_default_dtype())
+    return tensor
 
 
 def _is_array(values: Any) -> bool:
@@ -649,16 +842,18 @@ def tensor_type_of(ids: Any) -> str | None:
         ids = ids[0]
     if is_torch_tensor(ids):
         return "pt"
-    return "np" if isinstance(ids, np.ndarray) else None
+    if isinstance(ids, np.ndarray):
+        return "np"
+    return None
 
 
 def nesting(ids: Any) -> int:
     """Depth of nested ids: 0 for a number, 1 for a list of numbers; empty texts are skipped."""
     if _is_array(ids) and ids.dtype != object:
         return ids.ndim
-    if not is_list(ids) and not isinstance(ids, np.ndarray):
-        return 0
-    return 1 + max((nesting(item) for item in ids), default=0)
+    if is_list(ids) or isinstance(ids, np.ndarray):
+        return 1 + max((nesting(item) for item in ids), default=0)
+    return 0
 
 
 # ---- The tokenizer ---------------------------------------------------------------------------------------------------
@@ -685,6 +880,29 @@ logger = logging.get_logger(__name__)
 
 Codec = CharacterCodec | VocabularyCodec | CodePointCodec
 
+TOKEN_ENCODERS = ("char_cnn", "word_embedding")
+ALPHABETS = ("bytes", "code_points")
+
+
+def _vocabulary_in(tokenizer_file: str) -> dict[str, int]:
+    """The ids by name in a `tokenizer.json`."""
+    with open(tokenizer_file, encoding="utf-8") as file:
+        return json.load(file)["model"]["vocab"]
+
+
+def _make_codec(
+    token_encoder: str, alphabet: str, max_word_length: int, vocab_file: str | None, vocabulary: dict[str, int]
+) -> Codec:
+    """The codec of a tokenizer's arguments; bytes need no vocabulary, and `vocab_file` precedes `vocabulary`."""
+    has_characters = token_encoder == "char_cnn"
+    if alphabet == "code_points":
+        return CodePointCodec(vocabulary, max_word_length, has_characters)
+    if has_characters:
+        return CharacterCodec(max_word_length)
+    if vocab_file is not None:
+        return VocabularyCodec.of_file(vocab_file)
+    return VocabularyCodec(vocabulary)
+
 
 class ElmoTokenizer(PreTrainedTokenizerFast):
     """Makes the inputs of every ELMo model.
@@ -699,7 +917,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             means the words of `vocab_file`.
         vector_words_file: such a file with the words that have word vectors of the task's own, if there are any.
         alphabet: `"bytes"`, or, with any token encoder, `"code_points"` for the ids of a vocabulary `vocab`, which is
-            saved with the tokenizer (`code_point_codec.py`).
+            saved with the tokenizer (`CodePointCodec`).
         add_boundaries: whether texts get `<S>` and `</S>`, unless a call has `add_special_tokens=False`; False for a
             biLM that was trained without boundaries (google/elmo).
         **kwargs: the arguments of every transformers tokenizer, such as `padding_side`.
@@ -708,8 +926,11 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         ValueError: if an argument is illegal, or if the vocabulary is missing or incomplete.
     """
 
-    vocab_files_names = {"words_file": "words.txt", "vector_words_file": "vector_words.txt"}
-    vocab_files_names |= {"tokenizer_file": "tokenizer.json"}
+    vocab_files_names = {
+        "words_file": "words.txt",
+        "vector_words_file": "vector_words.txt",
+        "tokenizer_file": "tokenizer.json",
+    }
     model_input_names = ["input_ids", "attention_mask"]
     # For the config of a saved folder.
     _auto_map = {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
@@ -727,46 +948,48 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         **kwargs: Any,
     ) -> None:
         """Builds the Rust tokenizer from these arguments; of a `tokenizer.json` only the vocabulary is used."""
-        tokenizer_file, vocabulary = kwargs.pop("tokenizer_file", None), kwargs.pop("vocab", None)
-        self._split_by = partial(split_by, word_splitter) if callable(word_splitter) else None
-        self.word_splitter = word_splitter = "whitespace" if callable(word_splitter) else word_splitter
-        for name, value, legal in (
-            ("token_encoder", token_encoder, ("char_cnn", "word_embedding")),
-            ("alphabet", alphabet, ("bytes", "code_points")),
-            ("word_splitter", word_splitter, (*WORD_SPLITTERS,)),
-        ):
-            require(value in legal, name, f"one of {legal}", value)
-        is_characters, is_code_points = token_encoder == "char_cnn", alphabet == "code_points"
-        if tokenizer_file is not None and (is_code_points or not is_characters):
-            with open(tokenizer_file, encoding="utf-8") as file:
-                vocabulary = json.load(file)["model"]["vocab"]
-        self._codec: Codec
-        if is_code_points:
-            self._codec = CodePointCodec(vocabulary or {}, max_word_length, is_characters)
-        elif is_characters:
-            self._codec = CharacterCodec(max_word_length)
-        else:
-            self._codec = VocabularyCodec.of_file(vocab_file) or VocabularyCodec(vocabulary or {})
-        self.vector_codec = VocabularyCodec.of_file(vector_words_file)
-        self._output_codec = VocabularyCodec.of_file(words_file)
+        tokenizer_file = kwargs.pop("tokenizer_file", None)
+        vocabulary = kwargs.pop("vocab", None) or {}
+        self._split_by = None
+        if callable(word_splitter):
+            self._split_by = partial(split_by, word_splitter)
+            word_splitter = "whitespace"
+        splitters = tuple(WORD_SPLITTERS)
+        require(token_encoder in TOKEN_ENCODERS, "token_encoder", f"one of {TOKEN_ENCODERS}", token_encoder)
+        require(alphabet in ALPHABETS, "alphabet", f"one of {ALPHABETS}", alphabet)
+        require(word_splitter in splitters, "word_splitter", f"one of {splitters}, or a function", word_splitter)
+        needs_vocabulary = token_encoder == "word_embedding" or alphabet == "code_points"
+        if needs_vocabulary and tokenizer_file is not None:
+            vocabulary = _vocabulary_in(tokenizer_file)
+        self._codec = _make_codec(token_encoder, alphabet, max_word_length, vocab_file, vocabulary)
+        self._output_codec = None if words_file is None else VocabularyCodec.of_file(words_file)
         if self._output_codec is None and isinstance(self._codec, VocabularyCodec):
             self._output_codec = self._codec
+        self.vector_codec = None if vector_words_file is None else VocabularyCodec.of_file(vector_words_file)
         self.token_encoder = token_encoder
         self.alphabet = alphabet
         self.max_word_length = max_word_length
+        self.word_splitter = word_splitter
         self.add_boundaries = add_boundaries
         begin, end = self._codec.boundaries
         special_tokens = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
+        unknown = PADDING
         if isinstance(self._codec, VocabularyCodec):
+            unknown = UNKNOWN_WORD
             special_tokens["unk_token"] = UNKNOWN_WORD
         # As an argument, transformers would copy it, which doubles the time.
-        unknown = special_tokens.get("unk_token", PADDING)
         self._tokenizer = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=unknown))
-        kwargs |= {"token_encoder": token_encoder, "alphabet": alphabet}
-        kwargs |= {"max_word_length": max_word_length, "word_splitter": word_splitter, "words_file": words_file}
+        # transformers saves its arguments, and gives them to this method when it loads the tokenizer.
+        saved: dict[str, Any] = {
+            "token_encoder": token_encoder,
+            "alphabet": alphabet,
+            "max_word_length": max_word_length,
+            "word_splitter": word_splitter,
+            "words_file": words_file,
+        }
         if not add_boundaries:
-            kwargs["add_boundaries"] = False
-        super().__init__(**(special_tokens | kwargs))
+            saved["add_boundaries"] = False
+        super().__init__(**(special_tokens | kwargs | saved))
         # Last, because for a large vocabulary transformers replaces the pattern by its own.
         self._tokenizer.pre_tokenizer = make_word_splitter(word_splitter)
 
@@ -782,17 +1005,21 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """Passes `tokenizer.json` to the constructor, which reads only its vocabulary."""
         return kwargs
 
-    def split_text(self, text: str) -> list[tuple[str, tuple[int, int]]]:
+    def split_text(self, text: str) -> list[tuple[str, Offsets]]:
         """Splits a text into words with their offsets; reserved words are kept whole."""
-        split = self._split_by or self._tokenizer.pre_tokenizer.pre_tokenize_str
-        reserved = getattr(self._codec, "reserved", {})
+        split = self._split_by
+        if split is None:
+            split = self._tokenizer.pre_tokenizer.pre_tokenize_str
+        reserved = self._codec.reserved if isinstance(self._codec, CharacterCodec) else {}
         if not reserved:
             return split(text)
         longest_first = sorted(reserved, key=len, reverse=True)
-        words, start = [], 0
-        for part in re.split(f"({'|'.join(map(re.escape, longest_first))})", text):
-            found = [(part, (0, len(part)))] if part in reserved else split(part)
-            words += [(word, (start + begin, start + end)) for word, (begin, end) in found]
+        any_reserved = "|".join(re.escape(word) for word in longest_first)
+        words: list[tuple[str, Offsets]] = []
+        start = 0
+        for part in re.split(f"({any_reserved})", text):  # the group makes the reserved words parts, too
+            words_of_part = [(part, (0, len(part)))] if part in reserved else split(part)
+            words += [(word, (start + begin, start + end)) for word, (begin, end) in words_of_part]
             start += len(part)
         return words
 
@@ -821,46 +1048,65 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """Encodes one text or a batch; arguments and result are as in every transformers tokenizer."""
         is_batched = is_batch(text, is_split_into_words)
         boundaries = self.boundaries if add_special_tokens and self.add_boundaries else None
-        encodings, samples = [], []
-        for sample, parts in enumerate(as_batch(text, text_pair, is_batched, is_split_into_words)):
-            texts = tuple(to_words(part, is_split_into_words, self.split_text) for part in parts)
-            windows = [texts]
-            if truncation_strategy != TruncationStrategy.DO_NOT_TRUNCATE and max_length is not None:
-                room = max_length - (2 * len(texts) if boundaries else 0)
-                overlap = stride if return_overflowing_tokens else None
-                windows = truncate(texts, room, truncation_strategy, self.truncation_side, overlap)
+        overlap = stride if return_overflowing_tokens else None
+        encodings: list[WordEncoding] = []
+        samples: list[int] = []
+        for sample, row in enumerate(as_batch(text, text_pair, is_batched, is_split_into_words)):
+            texts = tuple(to_words(row_text, is_split_into_words, self.split_text) for row_text in row)
+            num_boundaries = 0 if boundaries is None else 2 * len(texts)
+            windows = self._truncate(texts, num_boundaries, truncation_strategy, max_length, overlap)
             encodings += [WordEncoding(window, boundaries) for window in windows]
             samples += [sample] * len(windows)
-        side = padding_side or self.padding_side
+        side = self._checked_padding_side(padding_side)
         lengths = np.array([len(encoding) for encoding in encodings], dtype=np.int64)
         padded_lengths = lengths_with_padding(lengths, padding_strategy, max_length, pad_to_multiple_of)
-        for encoding, padding in zip(encodings, (padded_lengths - lengths).tolist(), strict=True):
-            encoding.padding, encoding.padding_side = padding, side
+        for encoding, num_padding in zip(encodings, (padded_lengths - lengths).tolist(), strict=True):
+            encoding.pad(num_padding, side)
 
-        def pad(flat: np.ndarray) -> list[np.ndarray]:
-            parts = [flat[end - length : end] for length, end in zip(lengths, lengths.cumsum(), strict=True)]
-            return pad_each(parts, padded_lengths, side, 0)
-
+        as_rows = partial(cut_and_pad, lengths=lengths, padded_lengths=padded_lengths, side=side)
         words = [word for encoding in encodings for word in encoding.flat_words]
-        data: dict[str, Any] = {"input_ids": pad(self._codec.encode(words))}
+        data: dict[str, Any] = {"input_ids": as_rows(self._codec.encode(words))}
         if self.vector_codec is not None:
-            if self.vector_codec.is_lower_case:
-                words = [word if word in self.boundaries else word.lower() for word in words]
-            data["word_vector_ids"] = pad(self.vector_codec.encode(words))
+            data["word_vector_ids"] = as_rows(self._encode_for_vectors(words, self.vector_codec))
         if return_attention_mask is not False:
-            data["attention_mask"] = pad(np.ones(len(words), dtype=np.int64))
+            data["attention_mask"] = as_rows(np.ones(len(words), dtype=np.int64))
         if return_token_type_ids:
-            data["token_type_ids"] = [each.type_ids for each in encodings]
+            data["token_type_ids"] = [encoding.type_ids for encoding in encodings]
         if return_special_tokens_mask:
-            data["special_tokens_mask"] = [each.special_tokens_mask for each in encodings]
+            data["special_tokens_mask"] = [encoding.special_tokens_mask for encoding in encodings]
         if return_offsets_mapping:
-            data["offset_mapping"] = [each.offsets for each in encodings]
+            data["offset_mapping"] = [encoding.offsets for encoding in encodings]
         if return_length:
             data["length"] = padded_lengths
         if return_overflowing_tokens:
             data["overflow_to_sample_mapping"] = np.array(samples, dtype=np.int64)
         is_alone = not is_batched and return_tensors is None and not return_overflowing_tokens
-        return BatchEncoding(convert(data, return_tensors, is_alone), encodings)
+        return BatchEncoding(convert(data, return_tensors, drop_batch=is_alone), encodings)
+
+    def _truncate(
+        self,
+        texts: tuple[SplitText, ...],
+        num_boundaries: int,
+        strategy: TruncationStrategy,
+        max_length: int | None,
+        stride: int | None,
+    ) -> list[tuple[SplitText, ...]]:
+        """The texts of one row, cut to `max_length` positions if the call asks for it; see `truncate`."""
+        if strategy == TruncationStrategy.DO_NOT_TRUNCATE or max_length is None:
+            return [texts]
+        return truncate(texts, max_length - num_boundaries, strategy, self.truncation_side, stride)
+
+    def _encode_for_vectors(self, words: Sequence[str], codec: VocabularyCodec) -> np.ndarray:
+        """Maps N words to their ids `(N,)` in the vocabulary of the task's word vectors."""
+        if codec.is_lower_case:
+            words = [word if word in self.boundaries else word.lower() for word in words]
+        return codec.encode(words)
+
+    def _checked_padding_side(self, padding_side: str | None) -> str:
+        """The side that a call names, or the tokenizer's own."""
+        side = padding_side or self.padding_side
+        require(side in ("right", "left"), "padding_side", "'right' or 'left'", side)
+        return side
 
     def pad(
         self,
@@ -878,10 +1124,15 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         Only keys of `PADDING_VALUES` are padded. Without `return_tensors`, the result is of the kind of `input_ids`.
         """
         is_list_of_texts = isinstance(encoded_inputs, (list, tuple))
+        data: dict[str, Any] = {}
         if is_list_of_texts:
-            encoded_inputs = {key: [example[key] for example in encoded_inputs] for key in encoded_inputs[0]}
-        is_batched = is_list_of_texts or self._is_batch_of_ids(encoded_inputs["input_ids"])
-        data = {key: value if is_batched else [value] for key, value in encoded_inputs.items()}
+            for key in encoded_inputs[0]:
+                data[key] = [encoded_text[key] for encoded_text in encoded_inputs]
+        else:
+            data |= encoded_inputs
+        is_batched = is_list_of_texts or self._is_batch_of_ids(data["input_ids"])
+        if not is_batched:
+            data = {key: [value] for key, value in data.items()}
         if return_tensors is None:
             return_tensors = tensor_type_of(data["input_ids"])
         strategy, _, max_length, _ = self._get_padding_truncation_strategies(
@@ -889,14 +1140,14 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         )
         data["input_ids"] = [self._as_ids(ids) for ids in data["input_ids"]]
         lengths = np.array([len(ids) for ids in data["input_ids"]], dtype=np.int64)
-        if return_attention_mask is not False:
-            data.setdefault("attention_mask", [np.ones(length, dtype=np.int64) for length in lengths])
+        if return_attention_mask is not False and "attention_mask" not in data:
+            data["attention_mask"] = [np.ones(length, dtype=np.int64) for length in lengths]
         padded_lengths = lengths_with_padding(lengths, strategy, max_length, pad_to_multiple_of)
-        side = padding_side or self.padding_side
-        for key, value in PADDING_VALUES.items():
+        side = self._checked_padding_side(padding_side)
+        for key, padding_value in PADDING_VALUES.items():
             if key in data:
                 texts = [as_integers(text) for text in data[key]]
-                data[key] = pad_each(texts, padded_lengths, side, value)
+                data[key] = pad_texts(texts, padded_lengths, side, padding_value)
         return BatchEncoding(convert(data, return_tensors, drop_batch=not is_batched))
 
     def _as_ids(self, ids: Any) -> np.ndarray:
@@ -905,8 +1156,11 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
     def _is_batch_of_ids(self, ids: Any) -> bool:
         """Whether ids belong to several texts; a word's ids are never empty, so an empty list in a list is a text."""
-        holds_only_empty_texts = is_list(ids) and len(ids) > 0 and all(is_list(i) and not i for i in ids)
-        return holds_only_empty_texts or nesting(ids) > 1 + len(self._codec.id_shape)
+        if is_list(ids) and len(ids) > 0:
+            holds_only_empty_texts = all(is_list(text) and len(text) == 0 for text in ids)
+            if holds_only_empty_texts:
+                return True
+        return nesting(ids) > 1 + len(self._codec.id_shape)
 
     @property
     def boundaries(self) -> tuple[str, str]:
@@ -915,7 +1169,9 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """2 boundaries, or 4 for a pair of texts; 0 without `add_boundaries`."""
-        return (4 if pair else 2) * self.add_boundaries
+        if not self.add_boundaries:
+            return 0
+        return 4 if pair else 2
 
     @property
     def all_special_ids(self) -> list[int]:
@@ -933,17 +1189,16 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
         """Reserves words; raises ValueError for new padding or boundaries, and if ids come from a fixed vocabulary."""
-        new = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
-        fixed = {self.special_tokens_map.get(name) for name in ("pad_token", "bos_token", "eos_token")}
-        if isinstance(self._codec, CharacterCodec):
-            wrong, legal = [word for word in new if word in fixed], "other words than padding and boundaries"
-        else:
-            wrong, legal = new, "in the model's vocabulary, which is fixed"
-        require(not wrong, "new_tokens", legal, wrong)
+        new_words = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
+        if not isinstance(self._codec, CharacterCodec):
+            require(not new_words, "new_tokens", "in the model's vocabulary, which is fixed", new_words)
+            return super()._add_tokens(new_tokens, special_tokens)
+        fixed_words = {self.special_tokens_map.get(name) for name in ("pad_token", "bos_token", "eos_token")}
+        refused = [word for word in new_words if word in fixed_words]
+        require(not refused, "new_tokens", "other words than padding and boundaries", refused)
         num_added = super()._add_tokens(new_tokens, special_tokens)
-        if isinstance(self._codec, CharacterCodec):
-            ids = self._tokenizer.get_vocab()
-            self._codec.reserved |= {word: ids[word] for word in new}
+        ids = self._tokenizer.get_vocab()
+        self._codec.reserved |= {word: ids[word] for word in new_words}
         return num_added
 
     def word_classes(self, words: Sequence[str]) -> np.ndarray:
@@ -955,12 +1210,14 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         Raises:
             ValueError: if the tokenizer has no such vocabulary.
         """
-        names = dict(zip(self.boundaries, VocabularyCodec.boundaries, strict=True))
-        return self._words_codec.encode([names.get(word, word) for word in words]) - 1
+        standard_names = dict(zip(self.boundaries, VocabularyCodec.boundaries, strict=True))
+        words = [standard_names.get(word, word) for word in words]
+        return self._required_output_codec.encode(words) - 1
 
     def class_words(self, classes: Sequence[int]) -> list[str]:
         """The inverse of `word_classes`."""
-        return [self._words_codec.decode(np.asarray(k + 1)) for k in classes]
+        codec = self._required_output_codec
+        return [codec.decode(np.asarray(word_class + 1)) for word_class in classes]
 
     @property
     def num_word_classes(self) -> int | None:
@@ -973,7 +1230,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return None if self._output_codec is None else self._output_codec.lines
 
     @property
-    def _words_codec(self) -> VocabularyCodec:
+    def _required_output_codec(self) -> VocabularyCodec:
+        """The codec of the softmax's vocabulary; raises ValueError without one."""
         if self._output_codec is None:
             raise ValueError(
                 "this tokenizer has no vocabulary of predicted words: its folder lacks `words.txt`, one word a line. "
@@ -986,17 +1244,22 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     ) -> tuple[str, ...]:
         """Also saves the words of softmax and word vectors, and the code that loads the folder without this package."""
         if self._split_by is not None:
-            logger.warning("`word_splitter` is a function, which is not saved; loaded, this splits at white space.")
+            logger.warning(
+                "`word_splitter` is a function, which is not saved: loaded from this folder, the tokenizer splits at "
+                "white space, unless it gets the function again."
+            )
         save_code(save_directory)
-        names = super()._save_pretrained(save_directory, *args, filename_prefix=filename_prefix, **kwargs)
+        paths = super()._save_pretrained(save_directory, *args, filename_prefix=filename_prefix, **kwargs)
         prefix = f"{filename_prefix}-" if filename_prefix else ""
-        for name, codec in (("words_file", self._output_codec), ("vector_words_file", self.vector_codec)):
-            if codec is not None and codec is not self._codec:
-                path = os.path.join(save_directory, prefix + self.vocab_files_names[name])
-                with open(path, "w", encoding="utf-8") as file:
-                    file.writelines(f"{word}\n" for word in codec.lines)
-                names = (*names, path)
-        return names
+        codecs = {"words_file": self._output_codec, "vector_words_file": self.vector_codec}
+        for name, codec in codecs.items():
+            if codec is None or codec is self._codec:  # whose words are in `tokenizer.json`
+                continue
+            path = os.path.join(save_directory, prefix + self.vocab_files_names[name])
+            with open(path, "w", encoding="utf-8") as file:
+                file.writelines(f"{word}\n" for word in codec.lines)
+            paths = (*paths, path)
+        return paths
 
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> Any:
         """Maps one word or a list of words to their ids.
@@ -1016,19 +1279,23 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
         """Maps one word's ids to the word, one text's ids to a list of words, and single ids to their names."""
         array = as_integers(ids)
-        if array.ndim < len(self._codec.id_shape):
+        num_word_axes = len(self._codec.id_shape)
+        if array.ndim < num_word_axes:  # one single id
             return self._tokenizer.id_to_token(int(array))
-        if array.shape == self._codec.id_shape:
+        if array.shape == self._codec.id_shape:  # one word
             return self._codec.decode(array)
-        if array.ndim == len(self._codec.id_shape) and array.size > 0:
+        if array.ndim == num_word_axes and array.size > 0:  # several single ids
             return [self._tokenizer.id_to_token(single_id) for single_id in array.tolist()]
         words = self._as_ids(array)
-        skipped = self._codec.is_special(words) if skip_special_tokens else np.zeros(len(words), dtype=bool)
-        return [self._codec.decode(word) for word in words[~skipped]]
+        if skip_special_tokens:
+            words = words[~self._codec.is_special(words)]
+        return [self._codec.decode(word) for word in words]
 
     def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> Any:
         """Maps one text's ids to its words, joined by blanks, or a batch of ids to a list of such texts."""
         if self._is_batch_of_ids(token_ids):
             return [self.decode(ids, skip_special_tokens) for ids in token_ids]
         words = self.convert_ids_to_tokens(token_ids, skip_special_tokens)
-        return words if isinstance(words, str) else " ".join(words)
+        if isinstance(words, str):
+            return words
+        return " ".join(words)
