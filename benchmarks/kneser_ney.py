@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
+from elmo_hf import ElmoForPreTraining
 from elmo_hf.folder.loading import load_complete, model_folder
 from elmo_hf.language_model.corpus import BEGIN_INDEX, END_INDEX, Corpus
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.scoring import score_carried, score_from_zero
 from elmo_hf.model.tokenization_elmo import ElmoTokenizer
 from elmo_hf.text.sentences import read_sentences

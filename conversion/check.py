@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from elmo_hf.folder.loading import load_complete, load_tokenizer
+from elmo_hf.public import ElmoModel
 
 from .contract import Checkpoint
 from .published import PUBLISHED, Published, name_of
@@ -41,7 +42,8 @@ def check_folder(
     """
     if checkpoint.make_reference is None:
         raise ConversionError("`--check` compares with a reference that reads characters; this model reads word ids.")
-    model, tokenizer = load_complete(folder), load_tokenizer(folder)
+    model: ElmoModel = load_complete(folder)
+    tokenizer = load_tokenizer(folder)
     difference = largest_difference(model, tokenizer, checkpoint.make_reference())
     # A NaN fails too.
     expected, found = f"within {CHECK_TOLERANCE:.0e} of its checkpoint", f"a difference of {difference:.2e}"

@@ -22,9 +22,8 @@ from elmo_hf.disk.whole_files import new_folder, refuse_existing
 from elmo_hf.folder.listed_files import MODEL_FILES
 from elmo_hf.folder.loading import load_complete, load_tokenizer, open_folder
 from elmo_hf.folder.saved_config import read_config
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import ElmoConfig
-from elmo_hf.model.modeling_elmo import ElmoModel
+from elmo_hf.public import ElmoForPreTraining, ElmoModel
 from elmo_hf.share.model_card import Conversion, Facts, as_list, render_card
 
 from .alignment import align

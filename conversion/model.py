@@ -6,10 +6,9 @@ import numpy as np
 import torch
 
 from elmo_hf.folder.loading import load_complete, load_tokenizer, model_folder
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import ElmoConfig
-from elmo_hf.model.modeling_elmo import ElmoModel
 from elmo_hf.model.tokenization_elmo import ElmoTokenizer
+from elmo_hf.public import ElmoForPreTraining, ElmoModel
 
 from .contract import Checkpoint, Given
 from .formats import recognise

@@ -23,8 +23,8 @@ from spacy.util import minibatch
 
 from .embedding.window_vectors import Selection, embed_window
 from .folder.loading import load_complete, load_tokenizer
-from .model.modeling_elmo import ElmoModel
 from .model.tokenization_elmo import ElmoTokenizer
+from .public import ElmoModel
 
 
 @Language.factory(

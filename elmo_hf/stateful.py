@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from .model.layers_elmo import BiLMState
+from .public import BiLMState
 
 
 class StatefulElmo(nn.Module):

@@ -9,8 +9,8 @@ from ..text.formats import Format
 if TYPE_CHECKING:
     import torch
 
-    from ..language_model.pretraining import ElmoForPreTraining
     from ..model.tokenization_elmo import ElmoTokenizer
+    from ..public import ElmoForPreTraining
 
 # How raw text is split into words.
 Splitter = Literal["whitespace", "ptb"]
@@ -60,6 +60,7 @@ def usable_device(device: "str | torch.device | None") -> "torch.device":
 
 def load_on_gpu(model: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
     """Loads language models and their tokenizer, the models on the GPU if there is one."""
+    import elmo_hf.public  # noqa: F401  gives language models the streams and scores that only the package has
     from elmo_hf.folder.loading import load_language_models
 
     language_model, tokenizer = load_language_models(model)

@@ -35,8 +35,8 @@ from tqdm import tqdm
 
 from ..disk.checksums import sum_lines
 from ..disk.whole_files import leftover, named_if_full, only_writer, publish, refuse_existing
-from ..model.modeling_elmo import ElmoModel
 from ..model.tokenization_elmo import ElmoTokenizer
+from ..public import ElmoModel
 from ..text.first_look import Count, is_blank, raw_texts
 from ..text.sentences import Protein, Sentence, storable
 from .input_documents import Documents, Window

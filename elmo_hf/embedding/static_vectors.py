@@ -20,8 +20,8 @@ import torch
 from tqdm import tqdm
 
 from ..disk.whole_files import new_file
-from ..model.modeling_elmo import ElmoModel
 from ..model.tokenization_elmo import ElmoTokenizer
+from ..public import ElmoModel
 from ..text.formats import Format
 from ..text.sentences import read_sentences, storable
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from ..model.modeling_elmo import ElmoModel
 from ..model.tokenization_elmo import ElmoTokenizer
+from ..public import ElmoModel
 from ..text.first_look import LOOKED_AT, raw_texts
 from ..text.sentences import storable
 from .chosen_words import ChosenWords

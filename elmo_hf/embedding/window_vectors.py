@@ -34,8 +34,8 @@ from tqdm import tqdm
 
 from ..disk.checksums import sha256_of_model
 from ..language_model.scoring import refuse_nan
-from ..model.modeling_elmo import ElmoModel
 from ..model.tokenization_elmo import ElmoTokenizer, to_words
+from ..public import ElmoModel
 from ..text.batches import batches_by_length
 from ..text.sentences import Sentence, storable
 from .chosen_words import ChosenWords

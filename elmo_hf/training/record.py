@@ -27,8 +27,8 @@ import transformers
 from ..disk.checksums import sha256_of_model
 from ..folder.saved_json import read_json
 from ..language_model.corpus import Corpus
-from ..language_model.pretraining import ElmoForPreTraining
 from ..model.tokenization_elmo import ElmoTokenizer
+from ..public import ElmoForPreTraining
 from .checkpoints import RECORD, checkpoint_folders, complete_checkpoints
 from .trainer import PretrainingArguments
 

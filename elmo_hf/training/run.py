@@ -23,10 +23,10 @@ from ..disk.checksums import write_sums
 from ..disk.whole_files import named_if_full, new_file, only_writer, publish
 from ..folder.listed_files import MODEL_FILES
 from ..language_model.corpus import Corpus
-from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import check_vocabulary
 from ..model.configuration_elmo import ElmoConfig
 from ..model.tokenization_elmo import ElmoTokenizer, VocabularyCodec
+from ..public import ElmoForPreTraining
 from ..share.saved_card import CARD
 from .checkpoints import RECORD, newest_checkpoint
 from .corpora import make_alphabet

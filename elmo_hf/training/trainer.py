@@ -49,11 +49,11 @@ from transformers.trainer_utils import TrainOutput
 from ..disk.checksums import write_sums
 from ..folder.saved_json import naming
 from ..language_model.corpus import Corpus
-from ..language_model.pretraining import ElmoForPreTraining
 from ..language_model.scoring import evaluating, score_carried, score_from_zero
 from ..language_model.streams import Stream, window_arguments
 from ..model.language_model_elmo import DIRECTIONS
 from ..model.layers_elmo import BiLMState
+from ..public import ElmoForPreTraining
 from ..share.training_card import ElmoTrainer
 from .checkpoints import (
     RECORD,

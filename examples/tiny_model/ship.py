@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
+from elmo_hf import ElmoForPreTraining
 from elmo_hf.folder.loading import TINY_FOLDER, load_complete
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.tokenization_elmo import ElmoTokenizer
 
 HERE = Path(__file__).parent
