@@ -1,7 +1,8 @@
 """The public names, and the one place where the package plugs into `model/`, the code that saved folders have too.
 
 Importing this module registers ELMo with the Auto classes of transformers, and gives the classes of `model/` what only
-the package has: the kernels of this processor, packed weights, and the card of a model that is pushed.
+the package has: the kernels of this processor, packed weights, the card of a model that is pushed, and of language
+models streams, sampled losses and scores.
 """
 
 from transformers import (
@@ -19,7 +20,7 @@ from .folder.loading import tiny_model, tiny_tokenizer
 from .kernels.packing import pack
 from .kernels.processor_kernels import ProcessorKernels
 from .language_model.cloze import PredictedWord, predict_words
-from .language_model.pretraining import ElmoForPreTraining
+from .language_model.pretraining import PretrainingParts
 from .model.configuration_elmo import ElmoConfig
 from .model.heads_elmo import (
     ElmoForQuestionAnswering,
@@ -27,7 +28,7 @@ from .model.heads_elmo import (
     ElmoForTokenClassification,
     extract_answers,
 )
-from .model.language_model_elmo import ElmoForCausalLM, ElmoForPreTrainingOutput
+from .model.language_model_elmo import ElmoForCausalLM, ElmoForPreTraining, ElmoForPreTrainingOutput
 from .model.layers_elmo import BiLMState
 from .model.modeling_elmo import ElmoModel, ElmoModelOutput, ElmoPreTrainedModel
 from .model.scan_elmo import Kernels
@@ -72,3 +73,4 @@ AutoTokenizer.register(ElmoTokenizer, ElmoTokenizer)
 Kernels.default = ProcessorKernels()
 ElmoPreTrainedModel.keep_packed = staticmethod(pack)
 ElmoPreTrainedModel.complete_card = staticmethod(complete_card)
+ElmoForPreTraining.package_parts = PretrainingParts()

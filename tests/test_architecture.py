@@ -18,8 +18,20 @@ FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floo
 
 def imports_of(name: str, path: Path) -> set[str]:
     """Dotted names that a module imports from the package, those inside functions too."""
+    return names_in(name, ast.parse(path.read_text(encoding="utf-8")))
+
+
+def run_time_imports_of(name: str, path: Path) -> set[str]:
+    """The same without those that only a type checker sees."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    branches = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    tree.body = [node for node in tree.body if node not in branches]
+    return names_in(name, tree)
+
+
+def names_in(name: str, tree: ast.Module) -> set[str]:
     names = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             parents = name.split(".")[: -node.level] if node.level else []
             names.add(".".join([*parents, *([node.module] if node.module else [])]))
@@ -29,6 +41,11 @@ def imports_of(name: str, path: Path) -> set[str]:
     return {each for each in names if each.startswith("elmo_hf.")}
 
 
+# What loads a model.
+LOADERS = {
+    f"elmo_hf.folder.loading.{name}"
+    for name in ("load_complete", "load_shared", "load_language_models", "load_for_pretraining")
+}
 # Every module of the package by its dotted name, the folder `conversion` among them.
 MODULES = {
     ".".join([name, *path.relative_to(folder).with_suffix("").parts]): path
@@ -36,6 +53,7 @@ MODULES = {
     for path in folder.rglob("*.py")
 }
 ARROWS = {name: imports_of(name, path) & MODULES.keys() for name, path in MODULES.items()}
+RUN_TIME_IMPORTS = {name: run_time_imports_of(name, path) for name, path in MODULES.items()}
 
 
 def room_of(name: str) -> str:
@@ -54,6 +72,25 @@ def test_rooms_import_only_rooms_of_the_floors_below() -> None:
         if room_of(name) != room_of(target) and FLOOR_OF[room_of(target)] >= FLOOR_OF.get(room_of(name), len(FLOORS))
     ]
     assert wrong == []
+
+
+def reach(name: str) -> set[str]:
+    """All modules that are imported with a module when it runs."""
+    reached: set[str] = set()
+    waiting = [name]
+    while waiting:
+        targets = (RUN_TIME_IMPORTS[waiting.pop()] & MODULES.keys()) - reached
+        reached |= targets
+        waiting += targets
+    return reached
+
+
+def test_whatever_loads_a_model_above_public_gives_it_what_only_the_package_has() -> None:
+    """Else a command would embed with a folder's kernels, and a language model would say that it needs the package."""
+    above = {name for name in MODULES if FLOOR_OF.get(room_of(name), 0) > FLOOR_OF["public"]}
+    loading = {name for name in above if RUN_TIME_IMPORTS[name] & LOADERS}
+    assert len(loading) > 5
+    assert {name for name in loading if "elmo_hf.public" not in reach(name)} == set()
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

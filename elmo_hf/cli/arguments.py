@@ -61,6 +61,7 @@ def usable_device(device: "str | torch.device | None") -> "torch.device":
 
 def load_on_gpu(model: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
     """Loads language models and their tokenizer, the models on the GPU if there is one."""
+    import elmo_hf.public  # noqa: F401  gives language models the streams and scores that only the package has
     from elmo_hf.folder.loading import load_language_models
 
     language_model, tokenizer = load_language_models(model)

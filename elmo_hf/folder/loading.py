@@ -11,8 +11,8 @@ from typing import Any
 
 from huggingface_hub import snapshot_download
 
-from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import ElmoConfig
+from ..model.language_model_elmo import ElmoForPreTraining
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoTokenizer
 from .saved_config import read_config

@@ -1,6 +1,4 @@
-"""The language models of the package, which also train on streams (bilm-tf's `training.py`).
-
-They score sentences with the full softmax, like `model/language_model_elmo.py`, and add
+"""What the package adds to `ElmoForPreTraining`, so that it also trains on streams (bilm-tf's `training.py`).
 
     windows of streams, as in bilm-tf's training (`streams.py`)
     full losses with their gradient, in blocks (`full_cross_entropy.py`)
@@ -12,85 +10,103 @@ A window goes through the biLM as one batch, in which each direction reads words
 Deliberate difference from bilm-tf: a sampled loss has its own name and is never used in evaluation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..model import language_model_elmo
-from ..model.language_model_elmo import DIRECTIONS
+from ..model.language_model_elmo import ElmoForPreTraining, LanguageModelBatch, PackageParts
 from ..model.layers_elmo import check_shape
-from .cloze import predict_words
+from .cloze import PredictedWord, predict_words
 from .full_cross_entropy import cross_entropy
 from .sampled_softmax import Candidates, draw_candidates, sampled_losses
-from .scoring import score
+from .scoring import Scores, score
 
-# Arguments that make a batch a window of streams.
-OF_WINDOWS = ("backward_input_ids", *(f"{name}_{what}" for name in DIRECTIONS for what in ("targets", "resets")))
+# The argument of a window that has the ids of each direction's stream.
+IDS_OF = {"forward": "input_ids", "backward": "backward_input_ids"}
 
 
-class ElmoForPreTraining(language_model_elmo.ElmoForPreTraining):
-    """The biLM with one softmax over words on top of all directions (`LanguageModel` in bilm-tf's `training.py`).
+class PretrainingParts(PackageParts):
+    """Streams, losses and scores; `public.py` gives them to `ElmoForPreTraining`."""
 
-    `forward` takes these arguments too:
+    def read_window(
+        self, model: ElmoForPreTraining, sentences: Mapping[str, Tensor | None], window: Mapping[str, Tensor]
+    ) -> LanguageModelBatch:
+        """A window as the biLM reads it, with each target in the column that predicts it.
 
-    Args:
-        backward_input_ids, targets and resets: the arguments of a window of streams, see `streams.py`.
-        candidates: for the sampled softmax, the words drawn for each direction; None draws them.
+        Args:
+            model: the language models.
+            sentences: `attention_mask` and `labels`, which a window does not have.
+            window: the arguments that are given of those in `streams.py`.
 
-    Raises:
-        ValueError: if a window has arguments for sentences, too few or too many arguments, or a wrong shape.
-    """
+        Raises:
+            ValueError: if there are arguments for sentences, too few or too many arguments, or a wrong shape.
+        """
+        names = model.direction_names
+        _check_arguments(names, sentences, window)
+        ids = torch.stack([window[IDS_OF[name]] for name in names])
+        vectors, mask = model.elmo.embed_words(ids.flatten(0, 1))
+        vectors = torch.cat(vectors.chunk(len(names)), dim=-1)
+        mask = torch.ones_like(mask.chunk(len(names))[0])
+        for name in names:
+            for argument in (f"{name}_targets", f"{name}_resets"):
+                if argument in window:
+                    check_shape(argument, window[argument], mask.shape)
+        targets = None
+        if all(f"{name}_targets" in window for name in names):
+            targets = [window[f"{name}_targets"] for name in names]
+        resets = None
+        if any(f"{name}_resets" in window for name in names):
+            none = torch.zeros_like(mask)
+            resets = [window.get(f"{name}_resets", none).bool() for name in names]
+        return LanguageModelBatch(vectors, mask, targets, resets, columns_to_word=0)
 
-    def require_package(self, *_: Any, **__: Any) -> None:
-        """Does nothing, because this is the package's class."""
+    def full_loss(self, model: ElmoForPreTraining, hidden: Tensor, classes: Tensor) -> Tensor:
+        """The summed cross-entropy `()` of outputs `(N, P)` and classes `(N,)`, in blocks."""
+        weight, bias = model.output_table
+        return cross_entropy(hidden, weight, bias, classes)
 
-    def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Any:
-        """The batch as the biLM reads it: sentences, or a window, with each target in the column that predicts it."""
-        given = {"input_ids": input_ids} | {name: kwargs[name] for name in OF_WINDOWS if kwargs.get(name) is not None}
-        if len(given) == 1:
-            return super().read(input_ids, attention_mask, labels)
-        names = DIRECTIONS[: self.config.num_directions]
-        streams = ["input_ids", "backward_input_ids"][: len(names)]
-        of_sentences = {"attention_mask": attention_mask, "labels": labels}
-        wrong = {name for name, value in of_sentences.items() if value is not None} | {*streams} - given.keys()
-        wrong |= given.keys() - {*streams, *(f"{name}_{what}" for name in names for what in ("targets", "resets"))}
-        if wrong:
-            raise ValueError(
-                f"a window has `{'` and `'.join(streams)}`, targets and resets of each direction; wrong or missing: "
-                f"`{'`, `'.join(sorted(wrong))}`. Sentences have `input_ids`, `attention_mask` and `labels`."
-            )
-        vectors, mask = self.elmo.embed_words(torch.stack([given.pop(name) for name in streams]).flatten(0, 1))
-        vectors, mask = torch.cat(vectors.chunk(len(names)), dim=-1), torch.ones_like(mask.chunk(len(names))[0])
-        for name, value in given.items():
-            check_shape(name, value, mask.shape)
-        resets = [given.get(f"{name}_resets", torch.zeros_like(mask)).bool() for name in names]
-        is_reset = any(f"{name}_resets" in given for name in names)
-        has_targets = all(f"{name}_targets" in given for name in names)
-        targets = [given[f"{name}_targets"] for name in names] if has_targets else None
-        return vectors, mask, targets, resets if is_reset else None, 0
-
-    def totals(
+    def sampled_losses(
         self,
-        chosen: dict[str, tuple[Tensor, Tensor]],
-        exact: dict[str, Tensor],
-        candidates: Sequence[Candidates] | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Tensor]:
-        """Sums the folder class's losses in less memory, or in training with `softmax="sampled"` the sampled losses."""
-        weight, bias = self.output_table
-        if self.training and self.config.softmax == "sampled":
-            sizes = len(bias), self.config.num_softmax_samples
-            candidates = candidates or [draw_candidates(*sizes, bias.device) for _ in chosen]
-            hidden, classes = zip(*chosen.values(), strict=True)
-            losses = sampled_losses(weight, bias, hidden, classes, candidates)
-            return dict(zip([f"sampled_{name}_loss" for name in chosen], losses, strict=True))
-        if exact or torch.compiler.is_compiling() or not torch.is_grad_enabled():
-            return super().totals(chosen, exact)
-        return {
-            f"{name}_loss": cross_entropy(vectors, weight, bias, classes) for name, (vectors, classes) in chosen.items()
-        }
+        model: ElmoForPreTraining,
+        predictions: Sequence[tuple[Tensor, Tensor]],
+        candidates: Sequence[Candidates] | None,
+    ) -> list[Tensor]:
+        """Each direction's sum of sampled losses; its words are drawn here if `candidates` is None."""
+        weight, bias = model.output_table
+        if candidates is None:
+            num_samples = model.config.num_softmax_samples
+            candidates = [draw_candidates(len(bias), num_samples, bias.device) for _ in predictions]
+        hidden = [vectors for vectors, _ in predictions]
+        classes = [classes for _, classes in predictions]
+        return sampled_losses(weight, bias, hidden, classes, candidates)
 
-    score = score
-    predict_words = predict_words
+    def score(
+        self, model: ElmoForPreTraining, sentences: Iterable[Sequence[str]], tokenizer: Any, **options: Any
+    ) -> Scores:
+        """See `scoring.py`."""
+        return score(model, sentences, tokenizer, **options)
+
+    def predict_words(
+        self, model: ElmoForPreTraining, tokenizer: Any, words: Sequence[str], *args: Any, **options: Any
+    ) -> list[PredictedWord]:
+        """See `cloze.py`."""
+        return predict_words(model, tokenizer, words, *args, **options)
+
+
+def _check_arguments(
+    names: Sequence[str], sentences: Mapping[str, Tensor | None], window: Mapping[str, Tensor]
+) -> None:
+    """Raises ValueError unless the arguments are those of a window of the directions with these names."""
+    ids = [IDS_OF[name] for name in names]
+    allowed = {*ids, *(f"{name}_targets" for name in names), *(f"{name}_resets" for name in names)}
+    of_sentences = {name for name, value in sentences.items() if value is not None}
+    missing = {*ids} - window.keys()
+    illegal = window.keys() - allowed
+    wrong = sorted(of_sentences | missing | illegal)
+    if wrong:
+        raise ValueError(
+            f"a window has `{'` and `'.join(ids)}`, targets and resets of each direction; wrong or missing: "
+            f"`{'`, `'.join(wrong)}`. Sentences have `input_ids`, `attention_mask` and `labels`."
+        )

@@ -46,7 +46,9 @@ class TextRows:
         """Takes a mask `(B, T)` of the words of each row's first text, and one of its second text."""
         mask = torch.cat(list(masks))
         # A stable sort that moves words to the front, from operations that every exporter supports.
-        place = torch.where(mask, mask.cumsum(dim=1), mask.sum(dim=1, keepdim=True) + (~mask).cumsum(dim=1)) - 1
+        places_of_words = mask.cumsum(dim=1)
+        places_of_others = mask.sum(dim=1, keepdim=True) + (~mask).cumsum(dim=1)
+        place = torch.where(mask, places_of_words, places_of_others) - 1
         positions = torch.arange(mask.shape[1], device=mask.device).expand_as(place)
         order = torch.zeros_like(place).scatter(1, place, positions)
         if not torch.compiler.is_compiling():
@@ -110,13 +112,16 @@ class LSTM(nn.LSTM):
         """Maps `(N, W, input_size)` to `(N, W, S)`; word by word in a graph that is being exported."""
         # Autocast's own cast comes too late: torch has chosen oneDNN for float32 then, whose LSTM fails in bfloat16 on
         # a processor that does not multiply it.
-        inputs = inputs.to(autocast_dtype(inputs.device.type) or inputs.dtype)
+        dtype = autocast_dtype(inputs.device.type)
+        if dtype is not None:
+            inputs = inputs.to(dtype)
         names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
         weights = [self.get_parameter(name).to(inputs.dtype) for name in names]
         zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
-        outputs = None if is_exporting() else lstm(inputs, [zeros[None], zeros[None]], weights)
-        if outputs is not None:
-            return outputs
+        if not is_exporting():
+            outputs = lstm(inputs, [zeros[None], zeros[None]], weights)
+            if outputs is not None:
+                return outputs
         input_weight, recurrent_weight, input_bias, recurrent_bias = weights
 
         def step(state: State, word: State) -> Stepped:
@@ -128,7 +133,8 @@ class LSTM(nn.LSTM):
             return (hidden, cell), hidden
 
         gate_inputs = nn.functional.linear(inputs, input_weight, input_bias).transpose(0, 1)
-        return scan_words(step, (zeros, zeros), (gate_inputs,))[1].transpose(0, 1)
+        _, outputs = scan_words(step, (zeros, zeros), (gate_inputs,))
+        return outputs.transpose(0, 1)
 
 
 class BiLSTM(nn.Module):
@@ -145,7 +151,8 @@ class BiLSTM(nn.Module):
         # Padding follows the words in both directions, so no word depends on it.
         forward = self.forward_lstm(inputs)
         backward = self.backward_lstm(reverse_words(inputs, mask))
-        return torch.cat([forward, reverse_words(backward, mask)], dim=-1).masked_fill(~mask.unsqueeze(-1), 0)
+        both = torch.cat([forward, reverse_words(backward, mask)], dim=-1)
+        return both.masked_fill(~mask.unsqueeze(-1), 0)
 
 
 class TaskEncoder(nn.Module):
@@ -154,16 +161,18 @@ class TaskEncoder(nn.Module):
     def __init__(self, config: ElmoConfig) -> None:
         """Builds the encoder that `task_encoder` of the config names."""
         super().__init__()
-        self.own_size = config.word_vectors["size"] if config.word_vectors else 0
+        self.word_vector_size = config.word_vectors["size"] if config.word_vectors else 0
         elmo_size = config.num_directions * config.projection_size
         mark_size = config.mark_size or 0
         if mark_size > 0:
             self.mark_vectors = nn.Embedding(2, mark_size)
-        self.lstm, first_size = None, self.own_size + mark_size + elmo_size
+        self.lstm: BiLSTM | None = None
         if config.task_encoder == "lstm":
-            input_size = (self.own_size or config.projection_size) + mark_size + elmo_size
-            self.lstm = BiLSTM(input_size, config.task_hidden_size)
+            token_size = self.word_vector_size if config.word_vectors else config.projection_size
+            self.lstm = BiLSTM(token_size + mark_size + elmo_size, config.task_hidden_size)
             first_size = 2 * config.task_hidden_size
+        else:
+            first_size = self.word_vector_size + mark_size + elmo_size
         self.output_size = first_size + (config.num_output_representations - 1) * elmo_size
 
     def forward(
@@ -176,9 +185,11 @@ class TaskEncoder(nn.Module):
         first = representations[0]
         if marks is not None:
             first = torch.cat([self.mark_vectors(marks.long() * mask), first], dim=-1)
-        if self.lstm is not None or self.own_size > 0:  # otherwise x is the biLM's own, which ELMo contains
+        if self.lstm is not None or self.word_vector_size > 0:  # otherwise x is the biLM's own, which ELMo contains
             first = torch.cat([token_vectors, first], dim=-1)
-        return torch.cat([first if self.lstm is None else self.lstm(first, mask), *representations[1:]], dim=-1)
+        if self.lstm is not None:
+            first = self.lstm(first, mask)
+        return torch.cat([first, *representations[1:]], dim=-1)
 
 
 def compare(first: Tensor, second: Tensor) -> Tensor:
@@ -194,7 +205,8 @@ def compare(first: Tensor, second: Tensor) -> Tensor:
 #
 # Freezing is `requires_grad=False` only: autograd stores nothing below the first parameter that learns, and an
 # adapter in a frozen layer still gets its gradient. The biLM has no dropout, so its layers are the same in training
-# and evaluation. A frozen biLM's layers can be computed once and passed as `bilm_layers` (see `feature_cache.py`).
+# and evaluation. A frozen biLM's layers can be computed once and passed as `bilm_layers`, as `feature_cache.py` of the
+# package does.
 #
 # Glossary: B batch, T positions of a row, boundaries and padding included, C characters per word, P projection,
 # L layers, N texts, W words of the longest text, D width of an encoded word.
@@ -247,7 +259,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Saves the model; the config loses the softmax of a language model, which is not saved."""
-        self.config.num_softmax_words, self.config.share_embedding_softmax = None, False
+        self.config.num_softmax_words = None
+        self.config.share_embedding_softmax = False
         super().save_pretrained(save_directory, **kwargs)
 
     @can_return_tuple
@@ -288,7 +301,9 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def compute_bilm_layers(self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any) -> Tensor:
         """The biLM's layers `(B, T, L+1, 2P)`, to pass as `bilm_layers` with the same ids and mask."""
         ids, mask = checked_words(input_ids, attention_mask, self.config)
-        return torch.stack(self._run_bilm(self.elmo.embed_ids(ids, mask), mask, self._texts(ids, mask)), dim=2)
+        texts = self._texts(ids, mask)
+        layers = self._run_bilm(self.elmo.embed_ids(ids, mask), mask, texts)
+        return torch.stack(layers, dim=2)
 
     def _run_bilm(self, embeddings: Tensor, mask: Tensor, texts: list[Tensor]) -> list[Tensor]:
         """The L+1 layers `(B, T, 2P)` over embeddings `(B, T, P)`; it reads each text alone, from the zero state.
@@ -298,7 +313,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         if len(texts) == 1:
             return self.elmo.bilm(embeddings, mask)[0]
         rows = TextRows(texts)
-        return [rows.put_back(layer) for layer in self.elmo.bilm(rows.take(embeddings), rows.mask)[0]]
+        layers, _ = self.elmo.bilm(rows.take(embeddings), rows.mask)
+        return [rows.put_back(layer) for layer in layers]
 
     def encode_texts(
         self,
@@ -317,11 +333,13 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         """
         if inputs_embeds is None:
             ids, mask = checked_words(input_ids, attention_mask, self.config)
-            texts, is_word = self._texts(ids, mask), ~self.elmo.boundaries(ids)
+            texts = self._texts(ids, mask)
+            is_word = ~self.elmo.boundaries(ids)
         else:
             require(self.num_texts == 1, "inputs_embeds", "None for pairs, which only ids tell apart", "a tensor")
             inputs_embeds, mask = self.elmo.embed_embeds(inputs_embeds, attention_mask)
-            texts, is_word = [mask], mask
+            texts = [mask]
+            is_word = mask
         if self.config.mark_size is not None:
             check_shape("marks", marks, mask.shape)
         require(marks is None or self.config.mark_size is not None, "marks", "None without `mark_size`", "a tensor")
@@ -366,14 +384,24 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         """A mask `(B, T)` of each row's first text with its boundaries, and one of its second text."""
         begins = self.elmo.begins(ids) & mask
         if not torch.compiler.is_compiling():  # a compiled graph cannot read the data
-            found = begins.sum(dim=1)
-            # Without boundaries a row is one text.
-            is_wrong = found > 1 if self.num_texts == 1 else found != self.num_texts
-            for row in is_wrong.nonzero().flatten().tolist():
-                what = "one text" if self.num_texts == 1 else "a pair of texts, `tokenizer(text, text_pair)`"
-                raise ValueError(f"each row of `input_ids` must hold {what}, found {found[row]} `<S>` in row {row}.")
+            self._refuse_wrong_texts(begins.sum(dim=1))
         text = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
-        return [mask & (text == which) for which in range(1, self.num_texts + 1)]
+        return [mask & (text == number) for number in range(1, self.num_texts + 1)]
+
+    def _refuse_wrong_texts(self, num_begins: Tensor) -> None:
+        """Raises ValueError unless each row has `num_texts` texts; `num_begins` `(B,)` are the `<S>` of each row."""
+        if self.num_texts == 1:
+            expected = "one text"
+            is_wrong = num_begins > 1  # without boundaries a row is one text
+        else:
+            expected = "a pair of texts, `tokenizer(text, text_pair)`"
+            is_wrong = num_begins != self.num_texts
+        wrong_rows = is_wrong.nonzero().flatten().tolist()
+        if wrong_rows:
+            row = wrong_rows[0]
+            raise ValueError(
+                f"each row of `input_ids` must hold {expected}, found {num_begins[row]} `<S>` in row {row}."
+            )
 
 
 # ---- The linear-chain CRF --------------------------------------------------------------------------------------------
@@ -422,7 +450,10 @@ class LinearChainCRF(nn.Module):
         because loading loses a tensor that is neither a parameter nor a persistent buffer.
         """
         names = frozenset(self.labels)
-        return [[not may_follow(first, second, names) for second in self.labels] for first in [*self.labels, "O"]]
+        rows = []
+        for first in [*self.labels, "O"]:
+            rows.append([not may_follow(first, second, names) for second in self.labels])
+        return rows
 
     def init_parameters(self) -> None:
         """Starts from zeros."""
@@ -443,7 +474,8 @@ class LinearChainCRF(nn.Module):
         agrees = nn.functional.one_hot(labels, len(self.labels)).bool()
         self._refuse_illegal(labels, is_known)
         emissions = _wide(emissions)
-        both = torch.cat([emissions, emissions.masked_fill(~agrees & is_known.unsqueeze(-1), IMPOSSIBLE)])
+        agreeing = emissions.masked_fill(~agrees & is_known.unsqueeze(-1), IMPOSSIBLE)
+        both = torch.cat([emissions, agreeing])
         log_partition, log_agreeing = self.log_partition(both, torch.cat([mask, mask])).chunk(2)
         return (log_partition - log_agreeing).sum()
 
@@ -459,13 +491,15 @@ class LinearChainCRF(nn.Module):
         emissions, transitions, start, end = self._scores(emissions)
 
         def step(state: State, word: State) -> Stepped:
-            (beta,), (emission, is_word) = state, word
+            (beta,) = state
+            emission, is_word = word
             before = (transitions + (emission + beta).unsqueeze(1)).logsumexp(dim=2)
             return (torch.where(is_word, before, beta),), beta
 
         ends = end.expand_as(emissions[:, 0])
-        betas = scan_words(step, (ends,), _by_word(emissions, mask), reverse=True)[1].transpose(0, 1)
-        return (_alphas(emissions, mask, transitions, start) + betas).log_softmax(dim=-1)
+        _, betas = scan_words(step, (ends,), _by_word(emissions, mask), reverse=True)
+        alphas = _alphas(emissions, mask, transitions, start)
+        return (alphas + betas.transpose(0, 1)).log_softmax(dim=-1)
 
     @torch.no_grad()
     @torch.compiler.disable
@@ -475,13 +509,16 @@ class LinearChainCRF(nn.Module):
         stay = torch.arange(len(start), device=mask.device)
 
         def step(state: State, word: State) -> Stepped:
-            (message, best), (emission, is_word, has_next) = state, word
+            message, best = state
+            emission, is_word, has_next = word
             best = torch.where(is_word, message + emission, best)
             message, origin = (best.unsqueeze(2) + transitions).max(dim=1)
             return (message, best), torch.where(has_next, origin, stay)
 
         def step_back(state: State, word: State) -> Stepped:
-            label = word[0].gather(1, state[0])
+            (next_label,) = state
+            (origin,) = word
+            label = origin.gather(1, next_label)
             return (label,), label.squeeze(1)
 
         has_next = mask.cumsum(dim=1) < mask.sum(dim=1, keepdim=True)
@@ -489,21 +526,28 @@ class LinearChainCRF(nn.Module):
         starts = start.expand_as(emissions[:, 0])
         (_, best), origins = scan_words(step, (starts, starts), words)
         last = (best + end).argmax(dim=-1, keepdim=True)
-        return scan_words(step_back, (last,), (origins,), reverse=True)[1].t()
+        _, labels = scan_words(step_back, (last,), (origins,), reverse=True)
+        return labels.t()
 
     def _scores(self, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Emissions, transitions, start and end in float32 at least, with illegal transitions impossible."""
         impossible = torch.tensor(self._impossible, device=emissions.device)
         transitions = _wide(self.transitions).masked_fill(impossible[:-1], IMPOSSIBLE)
-        return _wide(emissions), transitions, _wide(self.start).masked_fill(impossible[-1], IMPOSSIBLE), _wide(self.end)
+        start = _wide(self.start).masked_fill(impossible[-1], IMPOSSIBLE)
+        return _wide(emissions), transitions, start, _wide(self.end)
 
     def _refuse_illegal(self, labels: Tensor, is_known: Tensor) -> None:
+        """Raises ValueError if a known label `(N, W)` may not follow the known one before it."""
         # The label before each word: K for the beginning of the text; after an unknown label, any may follow.
         before = nn.functional.pad(labels[:, :-1], (1, 0), value=len(self.labels))
         is_known = is_known & nn.functional.pad(is_known[:, :-1], (1, 0), value=True)
         impossible = torch.tensor(self._impossible, device=labels.device)[before, labels] & is_known
-        for text, word in impossible.nonzero()[:1].tolist():
-            label, previous = ([*self.labels, "the beginning of a text"][each[text, word]] for each in (labels, before))
+        illegal_places = impossible.nonzero().tolist()
+        if illegal_places:
+            text, word = illegal_places[0]
+            names = [*self.labels, "the beginning of a text"]
+            label = names[labels[text, word]]
+            previous = names[before[text, word]]
             raise ValueError(
                 f"label {label!r} cannot follow {previous!r}, found at word {word} of text {text}; with a CRF an "
                 "entity begins with B-: `elmo_hf.tasks.label_schemes.to_iob2` converts the labels of other schemes."
@@ -514,18 +558,21 @@ def _alphas(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor)
     """Alphas `(N, W, K)`."""
 
     def step(state: State, word: State) -> Stepped:
-        (message, alpha), (emission, is_word) = state, word
+        message, alpha = state
+        emission, is_word = word
         alpha = torch.where(is_word, message + emission, alpha)
         return ((alpha.unsqueeze(2) + transitions).logsumexp(dim=1), alpha), alpha
 
     starts = start.expand_as(emissions[:, 0])
-    return scan_words(step, (starts, starts), _by_word(emissions, mask))[1].transpose(0, 1)
+    _, alphas = scan_words(step, (starts, starts), _by_word(emissions, mask))
+    return alphas.transpose(0, 1)
 
 
 def may_follow(first: str, second: str, labels: Collection[str]) -> bool:
     """Whether IOB2 allows label `second` after `first` ("O" before a text); if no label is `B-X`, `I-X` is free."""
     prefix, _, kind = second.partition("-")
-    return prefix != "I" or f"B-{kind}" not in labels or first in (f"B-{kind}", f"I-{kind}")
+    is_inner = prefix == "I" and f"B-{kind}" in labels
+    return not is_inner or first in (f"B-{kind}", f"I-{kind}")
 
 
 def _by_word(emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -534,6 +581,7 @@ def _by_word(emissions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _wide(tensor: Tensor) -> Tensor:
+    """The tensor in float32 at least."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
@@ -541,9 +589,9 @@ def _wide(tensor: Tensor) -> Tensor:
 #
 # Classifies texts or pairs of texts, or maps them to numbers.
 #
-#     u      = pool(e_1 .. e_W)                            over a text's words without boundaries; zero if there are none
-#     logits = W u + b                                     one text
-#     logits = W [u; v; |u - v|; u . v] + b                a pair of texts
+#     u      = pool(e_1 .. e_W)                       over a text's words without boundaries; zero if there are none
+#     logits = W u + b                                one text
+#     logits = W [u; v; |u - v|; u . v] + b           a pair of texts
 #
 #     mean, max  as in `layers_elmo.py`
 #     attention  sum_t a_t e_t,  a = softmax_t(q . e_t)    with a learned query q
@@ -566,8 +614,10 @@ class Pooler(nn.Module):
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Maps `(N, W, D)` with `mask` `(N, W)` to `(N, D)`, zero for a text without words."""
-        if self.pooling != "attention":
-            return (masked_max if self.pooling == "max" else masked_mean)(vectors, mask)
+        if self.pooling == "mean":
+            return masked_mean(vectors, mask)
+        if self.pooling == "max":
+            return masked_max(vectors, mask)
         mask = mask.unsqueeze(-1)
         weights = self.query(vectors).masked_fill(~mask, torch.finfo(vectors.dtype).min).softmax(dim=1)
         return (weights * vectors.masked_fill(~mask, 0)).sum(dim=1)
@@ -658,12 +708,21 @@ class ElmoTokenClassificationPipeline(TokenClassificationPipeline):
         """
         entries = []
         for index in np.flatnonzero(special_tokens_mask == 0).tolist():
-            start, end = (int(place) for place in offset_mapping[index])
+            start = int(offset_mapping[index][0])
+            end = int(offset_mapping[index][1])
             if word_ids is not None and word_to_chars_map is not None:
                 shift = word_to_chars_map[word_ids[index]][0]  # type: ignore[index]
-                start, end = start + shift, end + shift
-            entry = {"word": sentence[start:end], "scores": scores[index], "start": start, "end": end}
-            entries.append(entry | {"index": index, "is_subword": False})
+                start += shift
+                end += shift
+            entry = {
+                "word": sentence[start:end],
+                "scores": scores[index],
+                "start": start,
+                "end": end,
+                "index": index,
+                "is_subword": False,
+            }
+            entries.append(entry)
         return entries
 
 
@@ -707,12 +766,10 @@ class ElmoForTokenClassification(ElmoTaskModel):
         return loss, texts.rows.put_back(emissions)
 
     def _loss(self, emissions: Tensor, labels: Tensor, mask: Tensor, num_items: Tensor | int | None) -> Tensor:
+        """The loss `()` of emissions `(N, W, K)` and labels `(N, W)`, with the penalty; `num_items` divides it."""
         labels = labels.masked_fill(~mask, IGNORED)
         num_labels = (labels != IGNORED).sum()
-        if num_items is None:
-            divisor = num_labels
-        else:
-            divisor = torch.as_tensor(num_items, device=labels.device)
+        divisor = num_labels if num_items is None else torch.as_tensor(num_items, device=labels.device)
         # A batch without labels has the loss 0, not 0 / 0.
         divisor = divisor.clamp(min=1)
         if self.crf is None:
@@ -731,7 +788,8 @@ class ElmoForTokenClassification(ElmoTaskModel):
         marginals = crf.log_marginals(emissions, mask)
         best = crf.decode(emissions, mask).unsqueeze(-1)
         others = marginals.scatter(-1, best, -torch.inf).amax(dim=-1, keepdim=True)
-        return marginals.scatter(-1, best, torch.maximum(marginals.gather(-1, best), others + MARGIN))
+        raised = torch.maximum(marginals.gather(-1, best), others + MARGIN)
+        return marginals.scatter(-1, best, raised)
 
 
 # ---- Answers to questions --------------------------------------------------------------------------------------------
@@ -839,7 +897,8 @@ def extract_answers(
             if null_score - score > null_threshold:
                 answers.append(Answer("", 0, 0, null_score.exp().item()))
                 continue
-        begin, stop = int(offsets[words[first]][0]), int(offsets[words[last]][1])
+        begin = int(offsets[words[first]][0])
+        stop = int(offsets[words[last]][1])
         answers.append(Answer(context[begin:stop], begin, stop, score.exp().item()))
     return answers
 
@@ -848,7 +907,8 @@ def _best_span(log_probs: Tensor, max_words: int) -> tuple[int, int]:
     """The first and last word of the best span, from log-probabilities `(2, W)` of the first and the last word."""
     scores = log_probs[0].unsqueeze(1) + log_probs[1]
     is_span = torch.ones_like(scores, dtype=torch.bool).triu().tril(max_words - 1)
-    return divmod(int(scores.masked_fill(~is_span, -torch.inf).argmax()), len(scores))
+    best = int(scores.masked_fill(~is_span, -torch.inf).argmax())
+    return divmod(best, len(scores))  # row and column
 
 
 def _is_word(offset: Any) -> bool:
@@ -868,8 +928,12 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         size = self.task_encoder.output_size
         self.attention = QuestionAttention(size)
         self.dropout = nn.Dropout(config.classifier_dropout)
-        self.lstm = BiLSTM(4 * size, config.task_hidden_size) if config.task_encoder == "lstm" else None
-        self.qa_outputs = nn.Linear(4 * size if self.lstm is None else 2 * config.task_hidden_size, 2)
+        self.lstm: BiLSTM | None = None
+        if config.task_encoder == "lstm":
+            self.lstm = BiLSTM(4 * size, config.task_hidden_size)
+            self.qa_outputs = nn.Linear(2 * config.task_hidden_size, 2)
+        else:
+            self.qa_outputs = nn.Linear(4 * size, 2)
         self.post_init()
 
     @can_return_tuple
@@ -913,7 +977,8 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         if start_positions is not None and end_positions is not None:
             starts = _targets("start_positions", start_positions, is_context, texts.is_first)
             ends = _targets("end_positions", end_positions, is_context, texts.is_first)
-            loss = (_cross_entropy(start_logits, starts) + _cross_entropy(end_logits, ends)) / 2 + self.mix_penalty()
+            mean = (_cross_entropy(start_logits, starts) + _cross_entropy(end_logits, ends)) / 2
+            loss = mean + self.mix_penalty()
         return QuestionAnsweringModelOutput(
             loss=loss,
             start_logits=start_logits.contiguous(),
@@ -928,8 +993,8 @@ def _targets(name: str, positions: Tensor, is_context: Tensor, is_first: Tensor)
     `is_context` and `is_first` `(B, T)` are True on the words of the context and on the first `<S>` of each row.
     """
     batch_size, num_positions = is_context.shape
-    # Data that was split for several GPUs has one more axis.
-    positions = positions.squeeze(-1) if positions.dim() == 2 else positions
+    if positions.dim() == 2:  # data that was split for several GPUs has one more axis
+        positions = positions.squeeze(-1)
     check_shape(name, positions, (batch_size,))
     positions = positions.to(is_context.device).long()
     first = is_first.int().argmax(dim=1)
@@ -945,9 +1010,12 @@ def _targets(name: str, positions: Tensor, is_context: Tensor, is_first: Tensor)
 
 @torch.compiler.disable
 def _refuse_illegal(name: str, positions: Tensor, is_legal: Tensor) -> None:
+    """Raises ValueError unless `is_legal` `(B,)` is True for all positions `(B,)`."""
     if not may_depend_on_data():
         return
-    for row in (~is_legal).nonzero().flatten()[:1].tolist():
+    illegal_rows = (~is_legal).nonzero().flatten().tolist()
+    if illegal_rows:
+        row = illegal_rows[0]
         raise ValueError(
             f"`{name}` must be positions of words of the context, 0 for no answer, or -100 to leave a question out of "
             f"the loss, found {positions[row].item()} in row {row}, before the context, which is the row's second text "

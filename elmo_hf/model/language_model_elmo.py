@@ -10,8 +10,9 @@ the form of transformers' causal language models. Each section has its equations
 
 import copy
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -63,11 +64,12 @@ def word_log_probs(hidden: Tensor, targets: Tensor, weight: Tensor, bias: Tensor
 
     Source: `_build_loss` of bilm-tf's `LanguageModel`.
     """
-    size, wide = block_size(len(bias)), torch.promote_types(hidden.dtype, torch.float32)
-    losses = [
-        nn.functional.cross_entropy(nn.functional.linear(block, weight, bias).to(wide), classes, reduction="none")
-        for block, classes in zip(hidden.split(size), targets.split(size), strict=True)
-    ]
+    size = block_size(len(bias))
+    wide = torch.promote_types(hidden.dtype, torch.float32)
+    losses = []
+    for block, classes in zip(hidden.split(size), targets.split(size), strict=True):
+        logits = nn.functional.linear(block, weight, bias).to(wide)
+        losses.append(nn.functional.cross_entropy(logits, classes, reduction="none"))
     return -torch.cat(losses)
 
 
@@ -88,16 +90,53 @@ def block_size(num_words: int) -> int:
 #     loss = (mean forward cross-entropy + mean backward cross-entropy) / 2        in nats per prediction
 #            the forward one alone in a model of one direction, `bidirectional=False`
 #
-# This file is part of a saved folder: it takes padded sentences with `labels` and the full softmax. `pretraining.py` of
-# the package adds training on streams, a sampled softmax and scores.
+# This file is part of a saved folder: it takes padded sentences with `labels` and the full softmax. The package adds
+# training on streams, a sampled softmax and scores: `PackageParts` lists them.
 #
-# Glossary: D directions, B batch, T words, C characters per word, P projection, V words of the softmax.
+# Glossary: D directions, B batch, T words, C characters per word, N predictions, P projection, V words of the softmax.
 #
 # Deliberate difference from AllenNLP's `LanguageModel`: no softmax class for padding.
 
 DIRECTIONS = ("forward", "backward")
-# Arguments that only the package's class takes.
-OF_PACKAGE = {"forward_targets", "backward_targets", "backward_input_ids", "candidates"}
+# The arguments that make a batch a window of streams, beside `input_ids`.
+WINDOW_ARGUMENTS = ("backward_input_ids", "forward_targets", "forward_resets", "backward_targets", "backward_resets")
+
+
+class LanguageModelBatch(NamedTuple):
+    """A batch as the biLM reads it, and the words that it predicts: in each direction the next word that it reads."""
+
+    vectors: Tensor  # (B, T, P); in a window of two directions (B, T, 2P), each direction's own words
+    mask: Tensor  # (B, T), True on words and boundaries
+    targets: Sequence[Tensor] | None  # for each direction (B, T), the class of the word to predict, -100 for none
+    resets: Sequence[Tensor] | None  # as in `BiLM`
+    columns_to_word: int  # from the column of a state to that of the word that it predicts, in reading order
+
+
+class PackageParts(Protocol):
+    """What the package adds to `ElmoForPreTraining`; the first argument of each method is the model."""
+
+    def read_window(
+        self, model: "ElmoForPreTraining", sentences: Mapping[str, Tensor | None], window: Mapping[str, Tensor]
+    ) -> LanguageModelBatch:
+        """The batch of a window; `sentences` has `attention_mask` and `labels`, which must be None."""
+
+    def full_loss(self, model: "ElmoForPreTraining", hidden: Tensor, classes: Tensor) -> Tensor:
+        """The summed cross-entropy of outputs `(N, P)` and classes `(N,)`, with its gradient, in blocks."""
+
+    def sampled_losses(
+        self, model: "ElmoForPreTraining", predictions: Sequence[tuple[Tensor, Tensor]], candidates: Any
+    ) -> Sequence[Tensor]:
+        """Each direction's sum of sampled losses, of its outputs `(N, P)` and classes `(N,)`."""
+
+    def score(
+        self, model: "ElmoForPreTraining", sentences: Iterable[Sequence[str]], tokenizer: Any, **options: Any
+    ) -> Any:
+        """See `ElmoForPreTraining.score`."""
+
+    def predict_words(
+        self, model: "ElmoForPreTraining", tokenizer: Any, words: Sequence[str], *args: Any, **options: Any
+    ) -> Any:
+        """See `ElmoForPreTraining.predict_words`."""
 
 
 @dataclass
@@ -138,6 +177,9 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
     # A saved language model embeds too.
     pipelines = ElmoModel.pipelines
 
+    # The package sets it; it is None in code that a folder brings.
+    package_parts: ClassVar[PackageParts | None] = None
+
     def __init__(self, config: ElmoConfig) -> None:
         """Makes the model with bilm-tf's random weights; the config must have the number of words of the softmax."""
         super().__init__(config)
@@ -160,11 +202,14 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Saves the model with the softmax in shards of its own, which loading the biLM skips."""
-        weights = kwargs.pop("state_dict", None) or self.state_dict()
+        weights = kwargs.pop("state_dict", None)
+        if weights is None:
+            weights = self.state_dict()
+        encoder_weights = {name: tensor for name, tensor in weights.items() if not name.startswith("softmax.")}
+        softmax_weights = {name: tensor for name, tensor in weights.items() if name.startswith("softmax.")}
         # Shards are filled in order, so the first, with room for the encoder alone, ends with it.
-        weights = dict(sorted(weights.items(), key=lambda item: item[0].startswith("softmax.")))
-        encoder_bytes = sum(tensor.nbytes for name, tensor in weights.items() if not name.startswith("softmax."))
-        super().save_pretrained(save_directory, state_dict=weights, **({"max_shard_size": encoder_bytes} | kwargs))
+        kwargs.setdefault("max_shard_size", sum(tensor.nbytes for tensor in encoder_weights.values()))
+        super().save_pretrained(save_directory, state_dict=encoder_weights | softmax_weights, **kwargs)
 
     @can_return_tuple
     def forward(
@@ -188,22 +233,35 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             output_log_probs: whether to return log-probabilities.
             output_logits: whether to return logits; None: if there is nothing to predict.
             output_hidden_states: whether to return all layers; None: as in the config.
-            **kwargs: as in `ElmoModel`, and those of the package's class.
+            **kwargs: as in `ElmoModel`; and, with the package, for a window of streams `backward_input_ids`, targets
+                and resets in place of `attention_mask` and `labels`, see its `streams.py`, and `candidates`, the words
+                drawn for each direction's sampled softmax; None draws them.
 
         Raises:
-            ValueError: if a shape is wrong.
+            ValueError: if a shape is wrong; if a window has arguments for sentences, or too few or too many arguments.
             ImportError: if a window of streams or a sampled loss needs the package.
         """
-        if OF_PACKAGE & kwargs.keys() or (self.training and self.config.softmax == "sampled"):
+        window = {name: kwargs[name] for name in WINDOW_ARGUMENTS if kwargs.get(name) is not None}
+        candidates = kwargs.get("candidates")
+        if candidates is not None or self._trains_on_samples:
             self.require_package()
-        vectors, mask, targets, resets, distance = self.read(input_ids, attention_mask, labels, **kwargs)
+        if window:
+            sentences = {"attention_mask": attention_mask, "labels": labels}
+            batch = self.require_package().read_window(self, sentences, {"input_ids": input_ids} | window)
+        else:
+            batch = self.read_sentences(input_ids, attention_mask, labels)
         dropout = self.config.lm_dropout if self.training else 0.0
-        layers, next_state = self.elmo.bilm(vectors, mask, state, resets, dropout)
+        layers, next_state = self.elmo.bilm(batch.vectors, batch.mask, state, batch.resets, dropout)
         top = nn.functional.dropout(layers[-1], dropout, training=self.training)
-        hidden = dict(zip(DIRECTIONS, top.chunk(self.config.num_directions, dim=-1), strict=False))
-        output = {} if targets is None else self.losses(hidden, targets, output_log_probs, distance, **kwargs)
-        for name, part in hidden.items() if output_logits or (output_logits is None and targets is None) else ():
-            output[f"{name}_logits"] = nn.functional.linear(part, *self.output_table)
+        hidden = dict(zip(self.direction_names, top.chunk(self.config.num_directions, dim=-1), strict=True))
+        output: dict[str, Tensor] = {}
+        if batch.targets is not None:
+            output |= self.losses(hidden, batch, output_log_probs, candidates)
+        if output_logits is None:
+            output_logits = batch.targets is None
+        if output_logits:
+            for name, vectors in hidden.items():
+                output[f"{name}_logits"] = nn.functional.linear(vectors, *self.output_table)
         return ElmoForPreTrainingOutput(
             state_hidden=next_state.hidden.transpose(0, 1),
             state_cell=next_state.cell.transpose(0, 1),
@@ -211,65 +269,116 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             **output,
         )
 
-    def require_package(self, *_: Any, **__: Any) -> Any:
-        """Raises ImportError: only the package's class can do this."""
-        raise ImportError(f"streams, sampled losses and scores need {ELMO_HF}: load with its `ElmoForPreTraining`.")
+    def require_package(self) -> PackageParts:
+        """What the package adds.
 
-    score = predict_words = require_package
-
-    def read(self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None, **kwargs: Any) -> Any:
-        """The biLM's input, and the words that it predicts: in each direction the next word that it reads.
-
-        Returns vectors `(B, T, P)`; the mask `(B, T)`; classes `(B, T)` for each direction, -100 for none, or None;
-        resets as in `BiLM`; and the distance in columns from a state to the word that it predicts.
+        Raises:
+            ImportError: if this is code that a folder brings, or the causal model.
         """
+        if self.package_parts is None:
+            raise ImportError(
+                f"streams, sampled losses and scores need {ELMO_HF}: load the model with its `ElmoForPreTraining`."
+            )
+        return self.package_parts
+
+    def score(self, sentences: Iterable[Sequence[str]], tokenizer: Any, **options: Any) -> Any:
+        """Log-probabilities, surprisals and perplexities of sentences, which are words without boundaries.
+
+        Args:
+            sentences: the words of each sentence.
+            tokenizer: the model's, with the words of its softmax.
+            **options: those of the function `score` in `scoring.py` of the package, which also says what is returned.
+
+        Raises:
+            ImportError: if this is code that a folder brings.
+        """
+        return self.require_package().score(self, sentences, tokenizer, **options)
+
+    def predict_words(self, tokenizer: Any, words: Sequence[str], *args: Any, **options: Any) -> Any:
+        """The words that fit one place of a sentence, by falling probability.
+
+        Args:
+            tokenizer: the model's, with the words of its softmax.
+            words: the sentence without boundaries.
+            *args: the place, from 0; without it, the first gap, `___`.
+            **options: those of the function `elmo_hf.predict_words`, which also says what is returned.
+
+        Raises:
+            ImportError: if this is code that a folder brings.
+        """
+        return self.require_package().predict_words(self, tokenizer, words, *args, **options)
+
+    def read_sentences(
+        self, input_ids: Tensor, attention_mask: Tensor | None, labels: Tensor | None
+    ) -> LanguageModelBatch:
+        """A batch of sentences as the biLM reads it; arguments as in `forward`."""
         vectors, mask = self.elmo.embed_words(input_ids, attention_mask)
         if labels is None:
-            return vectors, mask, None, None, 1
+            return LanguageModelBatch(vectors, mask, targets=None, resets=None, columns_to_word=1)
         check_shape("labels", labels, mask.shape)
         labels = labels.masked_fill(~mask, IGNORED)
         after = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
         before = nn.functional.pad(labels[:, :-1], (1, 0), value=IGNORED)
-        return vectors, mask, [targets.masked_fill(~mask, IGNORED) for targets in (after, before)], None, 1
+        neighbours = {"forward": after, "backward": before}
+        targets = [neighbours[name].masked_fill(~mask, IGNORED) for name in self.direction_names]
+        return LanguageModelBatch(vectors, mask, targets, resets=None, columns_to_word=1)
 
     def losses(
-        self, hidden: dict[str, Tensor], targets: list[Tensor], output_log_probs: bool, distance: int, **kwargs: Any
+        self, hidden: Mapping[str, Tensor], batch: LanguageModelBatch, output_log_probs: bool, candidates: Any
     ) -> dict[str, Tensor]:
-        """Mean cross-entropies, and log-probabilities `(B, T)` of the targets, by name.
+        """Mean cross-entropies, and log-probabilities `(B, T)` of the targets, by the names of the output.
 
-        `hidden` has the top outputs `(B, T, P)` of each direction by its name. Log-probabilities are moved from the
-        column of the state by `distance` to the word predicted.
+        `hidden` has the top outputs `(B, T, P)` of each direction by its name; `batch` has targets. Log-probabilities
+        are moved from the column of a state to that of the word that it predicts.
         """
+        assert batch.targets is not None
         output: dict[str, Tensor] = {}
-        chosen: dict[str, tuple[Tensor, Tensor]] = {}
+        predictions: dict[str, tuple[Tensor, Tensor]] = {}
         totals: dict[str, Tensor] = {}
-        for (name, vectors), classes in zip(hidden.items(), targets, strict=False):
-            is_predicted = classes != IGNORED
-            chosen[name] = vectors[is_predicted], classes[is_predicted].long()
+        for name, targets in zip(hidden, batch.targets, strict=True):
+            is_predicted = targets != IGNORED
+            predictions[name] = hidden[name][is_predicted], targets[is_predicted].long()
             if output_log_probs:
-                log_probs = word_log_probs(*chosen[name], *self.output_table)
+                log_probs = word_log_probs(*predictions[name], *self.output_table)
                 totals[f"{name}_loss"] = -log_probs.sum()
-                placed = log_probs.new_zeros(classes.shape).masked_scatter(is_predicted, log_probs)
-                output[f"{name}_log_probs"] = placed.roll(distance if name == "forward" else -distance, dims=1)
-        totals = self.totals(chosen, totals, **kwargs)
-        counts = [max(len(classes), 1) for _, classes in chosen.values()]
-        means = {name: total / number for (name, total), number in zip(totals.items(), counts, strict=True)}
-        return output | means | {"loss": torch.stack([*means.values()]).mean()}
+                by_column = log_probs.new_zeros(targets.shape).masked_scatter(is_predicted, log_probs)
+                columns = batch.columns_to_word if name == "forward" else -batch.columns_to_word
+                output[f"{name}_log_probs"] = by_column.roll(columns, dims=1)
+        if self._trains_on_samples:
+            sums = self.require_package().sampled_losses(self, [*predictions.values()], candidates)
+            totals = {f"sampled_{name}_loss": total for name, total in zip(predictions, sums, strict=True)}
+        elif not output_log_probs:
+            for name, (vectors, classes) in predictions.items():
+                totals[f"{name}_loss"] = self.full_loss(vectors, classes)
+        means: dict[str, Tensor] = {}
+        for (name, total), (_, classes) in zip(totals.items(), predictions.values(), strict=True):
+            means[name] = total / max(len(classes), 1)
+        loss = torch.stack([*means.values()]).mean()
+        return output | means | {"loss": loss}
 
-    def totals(
-        self, chosen: dict[str, tuple[Tensor, Tensor]], exact: dict[str, Tensor], **kwargs: Any
-    ) -> dict[str, Tensor]:
-        """Each direction's summed loss by name: `exact`, or computed from `chosen`, outputs `(N, P)` and classes."""
-        return exact or {
-            f"{name}_loss": -word_log_probs(*pair, *self.output_table).sum() for name, pair in chosen.items()
-        }
+    def full_loss(self, vectors: Tensor, classes: Tensor) -> Tensor:
+        """The summed cross-entropy of outputs `(N, P)` and classes `(N,)`; the package's takes less memory."""
+        needs_gradient = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        if self.package_parts is not None and needs_gradient:
+            return self.package_parts.full_loss(self, vectors, classes)
+        return -word_log_probs(vectors, classes, *self.output_table).sum()
+
+    @property
+    def direction_names(self) -> tuple[str, ...]:
+        """The names of the D directions."""
+        return DIRECTIONS[: self.config.num_directions]
+
+    @property
+    def _trains_on_samples(self) -> bool:
+        """Whether the losses are sampled: in training only, if the config says so."""
+        return self.training and self.config.softmax == "sampled"
 
     @property
     def output_table(self) -> tuple[Tensor, Tensor]:
         """W and b of the softmax; a shared W is the word embedding without its padding row."""
-        is_shared = self.config.share_embedding_softmax
-        weight = self.elmo.get_input_embeddings().weight[1:] if is_shared else self.softmax.weight
-        return weight, self.softmax.bias
+        if self.config.share_embedding_softmax:
+            return self.elmo.get_input_embeddings().weight[1:], self.softmax.bias
+        return self.softmax.weight, self.softmax.bias
 
 
 # ---- The forward language model alone --------------------------------------------------------------------------------
@@ -288,11 +397,14 @@ class ElmoForCausalLM(ElmoForPreTraining):
     """The forward language model; of a biLM, only its forward direction is loaded, and saved again."""
 
     _keys_to_ignore_on_load_unexpected = [r"\.backward_lstm\."]
+    # The package's streams and scores are those of `ElmoForPreTraining`, whose arguments and classes are others.
+    package_parts = None
 
     def __init__(self, config: ElmoConfig) -> None:
         """Makes a model of one direction with random weights; `config` itself does not change."""
         config = copy.copy(config)
-        config.bidirectional, config.hidden_size = False, config.projection_size
+        config.bidirectional = False
+        config.hidden_size = config.projection_size
         super().__init__(config)
 
     @can_return_tuple

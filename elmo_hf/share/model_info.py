@@ -18,9 +18,8 @@ from ..folder.loading import load_tokenizer, model_folder, open_folder
 from ..folder.saved_config import read_config
 from ..folder.saved_json import naming
 from ..folder.weight_files import read_headers, weights_problem
-from ..language_model.pretraining import ElmoForPreTraining
 from ..model.configuration_elmo import CODE_FILES, CODE_FOLDER, ElmoConfig
-from ..model.language_model_elmo import ElmoForCausalLM
+from ..model.language_model_elmo import ElmoForCausalLM, ElmoForPreTraining
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoTokenizer
 from .export import EXPORTED_HEADS

@@ -9,7 +9,10 @@ BILOU       B-PER  L-PER     O      O   U-PER  U-PER    other letters for E- and
 
 from collections.abc import Sequence
 
-BEGINNINGS, INNER, ENDS = "BSU", "IM", "EL"
+# Prefixes by what they say of the word in its entity.
+BEGINNINGS = "BSU"
+INNER = "IM"
+ENDS = "EL"
 SINGLE = "SU"
 
 
@@ -22,11 +25,12 @@ def to_iob2(labels: Sequence[str]) -> list[str]:
     open_kind: str | None = None  # of the entity that the next word may continue
     for label in labels:
         prefix, dash, kind = label.partition("-")
-        if not dash or len(prefix) != 1 or prefix not in BEGINNINGS + INNER + ENDS:
+        is_of_entity = dash == "-" and len(prefix) == 1 and prefix in BEGINNINGS + INNER + ENDS
+        if not is_of_entity:
             converted.append(label)
             open_kind = None
             continue
         begins = prefix in BEGINNINGS or kind != open_kind
-        converted.append(f"{'B' if begins else 'I'}-{kind}")
+        converted.append(f"B-{kind}" if begins else f"I-{kind}")
         open_kind = None if prefix in SINGLE + ENDS else kind
     return converted

@@ -55,7 +55,10 @@ class WordVectors:
     def __post_init__(self) -> None:
         """Checks that there is a word."""
         if len(self.words) <= len(SPECIAL_WORDS):
-            raise ValueError("no word has a vector: none of those wanted is there, or none occurs `min_count` times.")
+            raise ValueError(
+                "no word has a vector: none of `words` is in the file, or none occurs `min_count` times in the texts. "
+                "Give words of the file, or a lower `min_count`."
+            )
 
     @classmethod
     def learned(cls, texts: Iterable[Iterable[str]], size: int, min_count: int = 2) -> "WordVectors":
@@ -86,41 +89,21 @@ class WordVectors:
                 word2vec's first line says; the message names file and line.
             OSError: if the file cannot be opened.
         """
-        forms = (form for word in words or () for form in (word, word.lower()))
-        wanted = None if words is None else {*forms, *UNKNOWN_NAMES}
-        kept: dict[str, np.ndarray] = {}
-        size = 0
-        num_announced = num_words = 0
-        for number, line in enumerate(read_lines(Path(path)), start=1):
-            if number == 1 and (header := HEADER.fullmatch(line)):
-                num_announced, size = int(header[1]), int(header[2])
-                continue
-            num_words += 1
-            # Blanks only: GloVe has words with other white space in them.
-            columns = line.rstrip(" \r\n").split(" ")
-            size = size or len(columns) - 1
-            word = " ".join(columns[:-size])
-            is_kept = word not in kept and (wanted is None or word in wanted) and _can_be_kept(word)
-            vector = _vector(columns[-size:]) if is_kept else None
-            if not 0 < size < len(columns) or (is_kept and vector is None):
-                raise ValueError(
-                    f"{path}, line {number}: expected a word and {size or 'some'} finite numbers, found {line[:80]!r}."
-                )
-            if vector is not None:
-                kept[word] = vector
-        if num_words < num_announced:
-            raise ValueError(
-                f"{path} must have the {num_announced:,} words that its line 1 says, found {num_words:,}; it seems to "
-                "be cut: get it again."
-            )
-        unknown = next((kept.pop(name) for name in UNKNOWN_NAMES if name in kept), None)
-        words = [*SPECIAL_WORDS, *kept]
-        vectors = cls(words, size, trainable, torch.zeros(len(words) + 1, size))
-        assert vectors.table is not None
-        table = vectors.table.numpy()
-        known = np.stack([*kept.values()], out=table[len(SPECIAL_WORDS) + 1 :])
-        table[len(SPECIAL_WORDS)] = known.mean(axis=0, dtype=np.float64) if unknown is None else unknown
-        return vectors
+        wanted = None
+        if words is not None:
+            wanted = {*words, *(word.lower() for word in words), *UNKNOWN_NAMES}
+        vectors, size = _read_vectors(Path(path), wanted)
+        unknown = None
+        unknown_names = [name for name in UNKNOWN_NAMES if name in vectors]
+        if unknown_names:
+            unknown = vectors.pop(unknown_names[0])
+        words = [*SPECIAL_WORDS, *vectors]
+        table = torch.zeros(len(words) + 1, size)
+        made = cls(words, size, trainable, table)
+        rows = table.numpy()
+        known = np.stack([*vectors.values()], out=rows[len(SPECIAL_WORDS) + 1 :])
+        rows[len(SPECIAL_WORDS)] = known.mean(axis=0, dtype=np.float64) if unknown is None else unknown
+        return made
 
     @property
     def config(self) -> dict[str, Any]:
@@ -142,12 +125,56 @@ class WordVectors:
 
     def put_words_into(self, tokenizer: ElmoTokenizer) -> None:
         """Puts only the words into a tokenizer, for data that is tokenized before the model is made."""
-        tokenizer.vector_codec = VocabularyCodec({PADDING: 0} | {word: row for row, word in enumerate(self.words, 1)})
+        rows = {word: row for row, word in enumerate(self.words, start=1)}
+        tokenizer.vector_codec = VocabularyCodec({PADDING: 0} | rows)
+
+
+def _read_vectors(path: Path, wanted: Collection[str] | None) -> tuple[dict[str, np.ndarray], int]:
+    """The vectors of a file by their words, of the `wanted` words or all, and the size that every line must have.
+
+    Raises:
+        ValueError: as in `WordVectors.from_file`.
+        OSError: if the file cannot be opened.
+    """
+    vectors: dict[str, np.ndarray] = {}
+    size = 0
+    num_announced = 0
+    num_words = 0
+    for number, line in enumerate(read_lines(path), start=1):
+        header = HEADER.fullmatch(line) if number == 1 else None
+        if header is not None:
+            num_announced = int(header[1])
+            size = int(header[2])
+            continue
+        num_words += 1
+        # Blanks only: GloVe has words with other white space in them.
+        columns = line.rstrip(" \r\n").split(" ")
+        if size == 0:
+            size = len(columns) - 1
+        has_numbers = 0 < size < len(columns)
+        word = " ".join(columns[:-size]) if has_numbers else ""
+        is_wanted = wanted is None or word in wanted
+        is_kept = has_numbers and word not in vectors and is_wanted and _can_be_kept(word)
+        vector = _vector(columns[-size:]) if is_kept else None
+        is_malformed = is_kept and vector is None
+        if not has_numbers or is_malformed:
+            raise ValueError(
+                f"{path}, line {number}: expected a word and {size or 'some'} finite numbers, found {line[:80]!r}."
+            )
+        if vector is not None:
+            vectors[word] = vector
+    if num_words < num_announced:
+        raise ValueError(
+            f"{path} must have the {num_announced:,} words that its line 1 says, found {num_words:,}; it seems to "
+            "be cut: get it again."
+        )
+    return vectors, size
 
 
 def _can_be_kept(word: str, special: tuple[str, ...] = SPECIAL_WORDS[:2]) -> bool:
     """Whether a word can be a line of a tokenizer's file and is not a special word."""
-    return word.split() == [word] and "\ufffd" not in word and word not in (*special, PADDING, "!!!MAXTERMID")
+    can_be_a_line = word.split() == [word] and "\ufffd" not in word
+    return can_be_a_line and word not in (*special, PADDING, "!!!MAXTERMID")
 
 
 def _vector(numbers: list[str]) -> np.ndarray | None:

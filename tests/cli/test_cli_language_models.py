@@ -19,9 +19,8 @@ from language_models import state_of, words_file
 from pretraining_runs import FIELDS, VOCABULARY, files_of, pretrain, write_files, write_text
 from saved_folders import assert_same_without_the_package
 
-from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoTokenizer
 from elmo_hf.folder.saved_config import read_config
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.model.configuration_elmo import CODE_FILES
 from elmo_hf.training.run import new_language_model
 

@@ -20,6 +20,7 @@ from loopback_hub import LoopbackHub
 
 from elmo_hf import (
     ElmoConfig,
+    ElmoForPreTraining,
     ElmoForQuestionAnswering,
     ElmoForSequenceClassification,
     ElmoForTokenClassification,
@@ -31,7 +32,6 @@ from elmo_hf import (
 from elmo_hf.conversion.published import PUBLISHED
 from elmo_hf.folder.loading import TINY_FOLDER
 from elmo_hf.kernels.processor_kernels import ProcessorKernels
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.share import model_info
 from elmo_hf.share.environment import describe_environment
 from elmo_hf.text.escapes import markdown

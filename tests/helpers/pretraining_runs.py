@@ -11,8 +11,8 @@ from language_models import words_file
 from tiny_inputs import TINY
 from tiny_lm import tiny_lm, tokenizer_with
 
+from elmo_hf import ElmoForPreTraining
 from elmo_hf.language_model.corpus import Corpus
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.training.trainer import PretrainingArguments
 
 LETTERS = "abcdefghijklmnopqr"

@@ -11,9 +11,8 @@ from tiny_inputs import TINY
 from torch import Tensor
 from transformers import BatchEncoding
 
-from elmo_hf import ElmoConfig, ElmoTokenizer
+from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.streams import SentenceStream, window_arguments
 
 WORDS = "<S> </S> <UNK> the ferry left harbour at dawn , . Yes naïve 日本語 Übung late ten".split()

@@ -3,7 +3,7 @@
 import pytest
 from tiny_lm import tiny_lm, tiny_word_lm
 
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
+from elmo_hf import ElmoForPreTraining
 
 
 @pytest.fixture(params=[tiny_lm, tiny_word_lm], ids=["characters", "words"])

@@ -10,9 +10,8 @@ from tiny_inputs import TINY
 from tiny_lm import SENTENCES, inputs_of, stream_of, tiny_lm, tokenizer_of
 
 import elmo_hf
-from elmo_hf import BiLMState, ElmoConfig, ElmoModel, ElmoTokenizer, predict_words
+from elmo_hf import BiLMState, ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer, predict_words
 from elmo_hf.language_model.corpus import Corpus
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 
 GAP = ["the", "___", "left"]
 

@@ -10,9 +10,10 @@ from one_direction import forward_half, half_of
 from tiny_lm import SENTENCES, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm, tokenizer_of
 from transformers import AutoModelForCausalLM
 
-from elmo_hf import BiLMState, ElmoForCausalLM
+from elmo_hf import BiLMState, ElmoForCausalLM, ElmoForPreTraining
 from elmo_hf.folder.loading import load_complete
 from elmo_hf.language_model.sampled_softmax import draw_candidates
+from elmo_hf.model import language_model_elmo
 
 
 @pytest.mark.parametrize("kind", ["sentences", "words", "stream", "sampled"])
@@ -71,3 +72,19 @@ def test_logits_and_loss_are_the_forward_models_of_words_counted_from_one(makes:
     model.save_pretrained(tmp_path / "half")
     for folder in ("both", "half"):
         assert_close(load_complete(tmp_path / folder, ElmoForCausalLM)(**inputs).logits, found.logits)
+
+
+def test_there_is_one_class_of_language_models_and_the_causal_one_has_no_streams_and_scores() -> None:
+    assert ElmoForPreTraining is language_model_elmo.ElmoForPreTraining
+    both = tiny_lm()
+    causal = ElmoForCausalLM(both.config)
+    sampled = ElmoForCausalLM(tiny_lm(softmax="sampled").config).train()
+    calls = (
+        lambda: causal.score(SENTENCES, tokenizer_of(both)),
+        lambda: causal.predict_words(tokenizer_of(both), ["the", "___"]),
+        lambda: causal(**{name: part for name, part in stream_of(both).items() if "backward" not in name}),
+        lambda: sampled(**inputs_of(both)),
+    )
+    for call in calls:
+        with pytest.raises(ImportError, match=r"load the model with its `ElmoForPreTraining`\."):
+            call()

@@ -10,8 +10,7 @@ import torch
 from tiny_lm import ROWS, SENTENCES, WORDS, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm
 from torch import Tensor, nn
 
-from elmo_hf import ElmoModel
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
+from elmo_hf import ElmoForPreTraining, ElmoModel
 from elmo_hf.model.scan_elmo import BatchLayout
 
 V, P = len(WORDS), 7

@@ -15,11 +15,10 @@ from commands import output_of
 from language_models import tiny_files
 from tiny_lm import SENTENCES, tiny_lm, tiny_word_lm, tokenizer_of, tokenizer_with
 
-from elmo_hf import ElmoTokenizer
+from elmo_hf import ElmoForPreTraining, ElmoTokenizer
 from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.witness.reference import ReferenceElmo, State
 from elmo_hf.language_model.corpus import Corpus
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.scoring import (
     SCORING_BATCH_WORDS,
     WINDOW_STEPS,

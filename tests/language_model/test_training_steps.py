@@ -14,10 +14,10 @@ from checkpoints import FIXTURES, Arrays
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from elmo_hf import ElmoForPreTraining
 from elmo_hf.conversion.readers.bilm_tf import array_name
 from elmo_hf.conversion.readers.hdf5_layout import config_from_options, language_model_rules
 from elmo_hf.conversion.rules import import_arrays
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.sampled_softmax import Candidates
 from elmo_hf.training.trainer import ElmoPretrainer, PretrainingArguments
 

@@ -73,6 +73,8 @@ for call in (
     lambda: model.score([["Yes"]], None),
     lambda: model.predict_words(None, ["___"]),
     lambda: model(ids, backward_input_ids=ids),
+    lambda: model(ids, forward_resets=ids[..., 0]),
+    lambda: model(ids, candidates=[]),
 ):
     try:
         call()
@@ -92,7 +94,7 @@ def test_a_bilm_runs_no_code_of_heads_and_what_needs_the_package_or_reads_a_pick
     assert (tmp_path / "again" / "language_model_elmo.py").is_file()
     assert pickle.startswith("OSError")
     assert "no file named model.safetensors" in pickle
-    assert [line.startswith("ImportError") and ELMO_HF in line for line in lacking] == [True] * 3
+    assert [line.startswith("ImportError") and ELMO_HF in line for line in lacking] == [True] * 5
 
 
 MOVED_CODE = """

@@ -24,9 +24,8 @@ from tiny_inputs import TINY
 from tiny_lm import tokenizer_with
 from transformers import TrainerCallback
 
-from elmo_hf import ElmoTokenizer
+from elmo_hf import ElmoForPreTraining, ElmoTokenizer
 from elmo_hf.disk.checksums import SUMS, sums_agree, write_sums
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
 from elmo_hf.language_model.scoring import score_from_zero
 from elmo_hf.training.checkpoints import (
     BestScore,

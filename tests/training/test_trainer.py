@@ -28,7 +28,7 @@ from pretraining_runs import (
 from tiny_inputs import assert_outputs_close
 from two_ranks import EXACT, arguments
 
-from elmo_hf.language_model.pretraining import ElmoForPreTraining
+from elmo_hf import ElmoForPreTraining
 from elmo_hf.language_model.scoring import score_carried, score_from_zero
 from elmo_hf.training.trainer import ElmoPretrainer, Windows
 
