@@ -4,7 +4,7 @@ import logging
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
@@ -14,6 +14,9 @@ from .dry_run import show
 from .errors import check_usage, counted_sentences, refuse_alone, say
 from .protein_notes import note_names
 from .split_notes import look_at
+
+if TYPE_CHECKING:
+    from ..embedding.chosen_words import ChosenWords
 
 # The vectors that `embed` keeps of a sentence.
 Layers = Literal["all", "top", "mix", "average", "sum", "concat", "pooled", "pooled_sum"]
@@ -107,8 +110,7 @@ def embed(
         "column": column,
         "input_format": input_format,
     }
-    part = None if id_part is None else HeaderPart(id_part, split_char or "|")
-    names = ProteinNames(part)
+    names = ProteinNames(None if id_part is None else HeaderPart(id_part, split_char or "|"))
     documents = Documents.find(sources, output, split=split or "train", stream=stream, protein_names=names, **reading)
     if dry_run:
         show(documents, load_tokenizer(model))
@@ -143,6 +145,11 @@ def embed(
     count = embed_documents(loaded, tokenizer, documents, output, selection, options)
     if processes.is_main_process:
         say(f"Wrote {counted_sentences(count)} to {output}.")
-        if chosen is not None and chosen.found is False:
-            say(f"Note: --words {words} chose no word of the sentences embedded now; capitals count.")
+        _note_no_words(chosen, words)
         note_names(names)
+
+
+def _note_no_words(chosen: "ChosenWords | None", words: str | None) -> None:
+    """Prints a note if --words chose no word."""
+    if chosen is not None and chosen.found is False:
+        say(f"Note: --words {words} chose no word of the sentences embedded now; capitals count.")

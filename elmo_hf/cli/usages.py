@@ -62,7 +62,6 @@ def usages(
     check_new_file(output)
     from elmo_hf.disk.tables import write_text_table
     from elmo_hf.embedding.input_documents import Documents
-    from elmo_hf.embedding.meaning_change import mean_distances
     from elmo_hf.embedding.usages import find_usages
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
@@ -90,9 +89,7 @@ def usages(
     if sum(len(usages) for usages in usages_of.values()) == 1:
         raise ValueError(f"{word!r} occurs only once, so there is no pair to compare.")
     _say_distances(vectors, views, seed)
-    distances: dict[str, dict[str, np.ndarray]] = {}
-    for key in vectors:
-        distances[key] = {other: mean_distances(vectors[key], vectors[other]) for other in vectors}
+    distances = _distances(vectors)
     # The usages of a single corpus are compared with each other.
     for key, other in zip(usages_of, reversed(usages_of), strict=True):
         _say_ends(f"{other} (layer {shown_view})", key, usages_of[key], distances[key][other][view])
@@ -114,6 +111,16 @@ def _counts_of_forms(usages: list["Usage"]) -> str:
     """How often each form of the word occurs, such as `bank 12, banks 3`."""
     counts = Counter(usage.word.lower() for usage in usages)
     return ", ".join(f"{form} {count:,}" for form, count in counts.most_common())
+
+
+def _distances(vectors: dict[str, "np.ndarray"]) -> dict[str, dict[str, "np.ndarray"]]:
+    """The mean distances of each corpus's usages from those of each corpus."""
+    from elmo_hf.embedding.meaning_change import mean_distances
+
+    distances: dict[str, dict[str, np.ndarray]] = {}
+    for key in vectors:
+        distances[key] = {other: mean_distances(vectors[key], vectors[other]) for other in vectors}
+    return distances
 
 
 def _say_distances(vectors: dict[str, "np.ndarray"], views: list[str], seed: int) -> None:

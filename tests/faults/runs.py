@@ -65,9 +65,10 @@ def at_change(act: Callable[[], object], wanted: int | None = None) -> Callable[
             path, _, flags = (*arguments, None, None)[:3] if event in CHANGES else (None, None, None)
             if event == "open" and not (flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
                 return
-            if isinstance(path, str | os.PathLike) and os.path.abspath(path).startswith(folder + os.sep):
-                if wanted in (next(numbers), None):
-                    act()
+            if not isinstance(path, str | os.PathLike) or not os.path.abspath(path).startswith(folder + os.sep):
+                return
+            if wanted in (next(numbers), None):
+                act()
 
         sys.addaudithook(watch)
 
