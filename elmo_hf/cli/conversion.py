@@ -11,7 +11,15 @@ from .arguments import Language, Licence, SourceOfWeights, Splitter
 from .errors import check_usage, refuse_alone, say, say_table
 
 # What the library advises that has another name on the command line.
-OPTIONS_OF_ADVICE = {"origin": "--from FILE_OR_URL", "folder_to_allennlp": "--to allennlp"}
+OPTIONS_OF_ADVICE = {
+    "options": "--options FILE",
+    "weights": "--weights FILE",
+    "softmax": "--softmax FILE",
+    "vocabulary": "--vocabulary FILE",
+    "word_splitter": "--word-splitter",
+    "origin": "--from FILE_OR_URL",
+    "folder_to_allennlp": "--to allennlp",
+}
 
 
 def convert(
@@ -128,9 +136,9 @@ def naming_options() -> Iterator[None]:
     try:
         yield
     except ConversionError as error:
-        for name, option in OPTIONS_OF_ADVICE.items():
-            if f"`{name}`" in str(error):
-                error.args = (f"{error} In this command, `{name}` is {option}.",)
+        meanings = [f"`{name}` is {option}" for name, option in OPTIONS_OF_ADVICE.items() if f"`{name}`" in str(error)]
+        if meanings:
+            error.args = (f"{error} In this command, {', '.join(meanings)}.",)
         raise
 
 

@@ -76,10 +76,10 @@ USAGE = {
 # And what is wrong in the work, by the code 1.
 WRONG = {
     "convert nowhere new": "nowhere",
-    "convert --options file.txt --weights none new": "none must be a folder or a file",
-    "convert --model small new --from nowhere": "nowhere must be a folder or a file",
-    "convert files/weights.hdf5 new": "`--options FILE --weights FILE`",
-    f"convert {TINY_LM} new": "exactly one `.hdf5` file or TensorFlow checkpoint, found",
+    "convert --options file.txt --weights none new": "there is no folder or file none.",
+    "convert --model small new --from nowhere": "there is no folder or file nowhere.",
+    "convert files/weights.hdf5 new": "`options` is --options FILE, `weights` is --weights FILE",
+    f"convert {TINY_LM} new": "exactly one `.hdf5` file of weights or one TensorFlow checkpoint",
     f"convert {EDGES}/bi_word_2 new --vocabulary none.txt": "none.txt",
     f"convert {OF_TINY_LM} --softmax {BASE}/weights.hdf5 new": "must be a file of `softmax/W` and `softmax/b`",
     "convert folder new --license M!T": "'M!T'",
