@@ -14,16 +14,12 @@ from transformers import Pipeline
 from transformers.pipelines import check_task
 
 from .folder.loading import HUB_ARGUMENTS, load_complete, load_language_models, load_tokenizer, pop_arguments
+from .heads import HEADS
 from .language_model.cloze import ElmoFillMaskPipeline
-from .model.heads_elmo import ElmoForSequenceClassification, ElmoForTokenClassification
-from .model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from .model.modeling_elmo import ElmoPreTrainedModel
 
 # The class of models for each Auto class of transformers, and the class of pipelines for each task.
-MODELS = {
-    "AutoModel": ElmoModel,
-    "AutoModelForSequenceClassification": ElmoForSequenceClassification,
-    "AutoModelForTokenClassification": ElmoForTokenClassification,
-}
+MODELS = {head.auto_class: head.model_class for head in HEADS if head.has_pipeline}
 PIPELINES: dict[str, type[Pipeline]] = {
     task: pipeline_class
     for model_class in MODELS.values()

@@ -5,18 +5,11 @@ the package has: the kernels of this processor, packed weights, the card of a mo
 models streams, sampled losses and scores.
 """
 
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForPreTraining,
-    AutoModelForQuestionAnswering,
-    AutoModelForSequenceClassification,
-    AutoModelForTokenClassification,
-    AutoTokenizer,
-)
+import transformers
+from transformers import AutoConfig, AutoTokenizer
 
 from .folder.loading import tiny_model, tiny_tokenizer
+from .heads import HEADS
 from .kernels.packing import pack
 from .kernels.processor_kernels import ProcessorKernels
 from .language_model.cloze import PredictedWord, predict_words
@@ -60,12 +53,8 @@ __all__ = [
 ]
 
 AutoConfig.register(ElmoConfig.model_type, ElmoConfig)
-AutoModel.register(ElmoConfig, ElmoModel)
-AutoModelForSequenceClassification.register(ElmoConfig, ElmoForSequenceClassification)
-AutoModelForTokenClassification.register(ElmoConfig, ElmoForTokenClassification)
-AutoModelForQuestionAnswering.register(ElmoConfig, ElmoForQuestionAnswering)
-AutoModelForPreTraining.register(ElmoConfig, ElmoForPreTraining)
-AutoModelForCausalLM.register(ElmoConfig, ElmoForCausalLM)
+for head in HEADS:
+    getattr(transformers, head.auto_class).register(ElmoConfig, head.model_class)
 # Registered by its name, without a config. So, like config and models, it is used even if `trust_remote_code=True`
 # allows a folder's own code (`explicit_local_code` in transformers).
 AutoTokenizer.register(ElmoTokenizer, ElmoTokenizer)

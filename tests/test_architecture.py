@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # From the ground up: a room may import the rooms of the floors below its own. See docs/architecture.md.
 FLOORS = """
-    text | disk | model | kernels | tasks language_model | folder | pipelines | share | public |
+    text | disk | model | kernels | tasks language_model | heads | folder | pipelines | share | public |
     embedding | training | conversion | stateful | allennlp dropins sklearn spacy | tfhub | cli
 """.split("|")
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor.split()}

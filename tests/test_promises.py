@@ -24,6 +24,7 @@ from elmo_hf.embedding.chosen_words import ChosenWords
 from elmo_hf.embedding.input_documents import Documents
 from elmo_hf.embedding.shards import FORMATS, EmbeddingOptions, embed_documents
 from elmo_hf.embedding.window_vectors import Selection
+from elmo_hf.heads import HEADS as TABLE_OF_HEADS
 
 PUBLIC_NAMES = """
     BiLMState ElmoConfig ElmoForCausalLM ElmoForPreTraining ElmoForPreTrainingOutput ElmoForQuestionAnswering
@@ -275,3 +276,8 @@ def test_shards_have_their_columns_and_their_index(
     (line,) = [json.loads(line) for line in Path("parquet/_index.jsonl").read_text().splitlines()]
     checksum = google_crc32c.value(Path("parquet/part-00000.parquet").read_bytes())
     assert line == INDEX_LINE | {"checksum": f"{checksum:08x}"}
+
+
+def test_the_table_of_heads_has_the_auto_classes_that_configs_carry() -> None:
+    references = {head.auto_class: head.model_class.__name__ for head in TABLE_OF_HEADS}
+    assert references == {name: path.split(".")[1] for name, path in AUTO_MAP.items() if name != "AutoConfig"}

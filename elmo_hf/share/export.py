@@ -35,16 +35,13 @@ from ..disk.installed import require_packages
 from ..disk.whole_files import check_new_file, move_into_place, workplace
 from ..folder.loading import load_complete, open_folder
 from ..folder.saved_config import read_config
+from ..heads import HEADS
 from ..model.configuration_elmo import ElmoConfig
-from ..model.heads_elmo import ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification
 from ..model.layers_elmo import BiLMState
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 
 # The classes that are exported with their head; of models of other classes, the biLM is exported.
-EXPORTED_HEADS = {
-    head.__name__: head
-    for head in (ElmoForQuestionAnswering, ElmoForSequenceClassification, ElmoForTokenClassification)
-}
+EXPORTED_HEADS = {head.model_class.__name__: head.model_class for head in HEADS if head.is_exported}
 # The packages that each suffix needs besides torch.
 PACKAGES: dict[str, tuple[str, ...]] = {".onnx": ("onnx", "onnxruntime", "onnxscript"), ".pt2": ()}
 # The largest difference allowed between file and model in float32, absolute below 1 and relative above. Rounding alone

@@ -15,18 +15,15 @@ from typing import Any
 from huggingface_hub import ModelCard, ModelCardData
 from transformers.modelcard import TrainingSummary
 
+from ..heads import FEATURE_EXTRACTION, HEADS
 from ..model.configuration_elmo import ELMO_HF, ElmoConfig
 from ..text.escapes import code_span, markdown, printable, string_literal
 
 ADDRESS = re.compile(r"https?://[^\s<>\"|]+")
-FEATURE_EXTRACTION = "feature-extraction"
 TAGS = ["elmo", "bilm", "word-embeddings"]
 # The Hub's name of each Auto class's task; models of some tasks have labels and a pipeline.
-LABELLED = {
-    "AutoModelForTokenClassification": "token-classification",
-    "AutoModelForSequenceClassification": "text-classification",
-}
-TASKS = LABELLED | {"AutoModelForQuestionAnswering": "question-answering"}
+TASKS = {head.auto_class: head.task for head in HEADS}
+LABELLED = {head.auto_class for head in HEADS if head.has_labels}
 TEMPLATES = resources.files("elmo_hf.model_cards")
 ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
 

@@ -18,11 +18,11 @@ from ..folder.loading import load_tokenizer, model_folder, open_folder
 from ..folder.saved_config import read_config
 from ..folder.saved_json import naming
 from ..folder.weight_files import read_headers, weights_problem
+from ..heads import HEADS
 from ..model.configuration_elmo import CODE_FILES, CODE_FOLDER, ElmoConfig
-from ..model.language_model_elmo import ElmoForCausalLM, ElmoForPreTraining
+from ..model.language_model_elmo import ElmoForPreTraining
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoTokenizer
-from .export import EXPORTED_HEADS
 from .model_card import TAGS, CardContent, architecture, as_list, auto_class_of, render_card, word_limit
 from .saved_card import CARD, is_draft, read_card, training_of_draft, write_card
 
@@ -32,14 +32,10 @@ SPLITTERS = {"ptb": "raw text as in the Penn Treebank", "whitespace": "raw text 
 PLACEHOLDER, MANY_PLACEHOLDERS = "[More Information Needed]", 30
 MARKDOWN_ESCAPE = re.compile(r"\\([\W_])")
 # The classes whose weights must all be there; for any other class, only the biLM's weights must.
-CLASSES = EXPORTED_HEADS | {"ElmoForPreTraining": ElmoForPreTraining, "ElmoForCausalLM": ElmoForCausalLM}
+CLASSES = {head.model_class.__name__: head.model_class for head in HEADS if head.model_class is not ElmoModel}
 # The labels of a classifier that are shown.
 MOST_LABELS = 8
-USES_OF_HEADS = {
-    "ElmoForSequenceClassification": "classify texts",
-    "ElmoForTokenClassification": "label words",
-    "ElmoForQuestionAnswering": "answer questions",
-}
+HEAD_OF_CLASS = {head.model_class.__name__: head for head in HEADS}
 
 
 @dataclass(frozen=True)
@@ -260,12 +256,10 @@ def _abilities(model: SavedModel, name: str) -> list[str]:
         abilities += ["score", "fill", f"pretrain --model {name}"]
     elif model.config.token_encoder == "char_cnn" and not model.config.aligned_layers:
         abilities.append(f"pretrain --model {name} --vocabulary WORDS, which gives it a softmax to score with")
-    use = USES_OF_HEADS.get(model.class_name)
-    if use is not None and model.problem(model.model_class) is None:
-        labels = list(model.config.id2label.values())
-        if "answer" not in use:
-            use += f" ({_listed(labels[:MOST_LABELS])})"
-        abilities.append(use)
+    head = HEAD_OF_CLASS.get(model.class_name)
+    if head is not None and head.use is not None and model.problem(model.model_class) is None:
+        labels = list(model.config.id2label.values())[:MOST_LABELS]
+        abilities.append(f"{head.use} ({_listed(labels)})" if head.has_labels else head.use)
     return abilities
 
 

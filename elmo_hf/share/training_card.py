@@ -14,9 +14,10 @@ from transformers import Trainer, TrainingArguments
 from transformers.modelcard import TrainingSummary
 
 from ..folder.loading import MODEL_ON_HUB, TINY
+from ..heads import FEATURE_EXTRACTION
 from ..model.heads_elmo import ElmoTaskModel
 from ..text.escapes import printable
-from .model_card import FEATURE_EXTRACTION, TASKS, CardContent, as_list, auto_class_of, loading_line, render_card
+from .model_card import TASKS, CardContent, as_list, auto_class_of, loading_line, render_card
 from .saved_card import CARD, write_card
 
 
