@@ -16,7 +16,8 @@ from elmo_hf.kernels.packing import pack
 from elmo_hf.kernels.path import scan_path
 from elmo_hf.kernels.processor_kernels import ProcessorKernels
 from elmo_hf.model.layers_elmo import BiLMLayer
-from elmo_hf.model.scan_elmo import using
+from elmo_hf.model.scan_elmo import Kernels, using
+from elmo_hf.share.model_info import complete_card
 
 has_onednn = torch.backends.mkldnn.is_available()
 pytestmark = pytest.mark.skipif(not has_onednn, reason="this torch has no oneDNN")
@@ -134,3 +135,9 @@ def test_a_model_packs_all_its_layers() -> None:
         with Operators() as called:
             torch.testing.assert_close(model(ids).last_hidden_state, expected, atol=2e-6, rtol=0)
     assert called.by_onednn(is_packed=True) == [B] * T * 2 * 2 * 2  # W_h and W_p of two directions in two layers
+
+
+def test_the_public_names_plug_the_packages_kernels_into_the_models() -> None:
+    assert type(Kernels.default) is ProcessorKernels
+    assert ElmoModel.keep_packed is pack
+    assert ElmoModel.complete_card is complete_card
