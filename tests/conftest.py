@@ -29,4 +29,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if IS_AMD or get_cpu_capability() != "AVX512":
         os.environ.setdefault("MKL_CBWR", "AVX2" if IS_AMD else "AVX2,STRICT")
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
-        config.pluginmanager.import_plugin("shared_fixtures")
+        from tests.helpers import shared_fixtures
+
+        config.pluginmanager.register(shared_fixtures)

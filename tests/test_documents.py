@@ -12,15 +12,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from archives import manylangs_files, write_zip
-from checkpoints import BASE, run_online
-from loopback_hub import LoopbackHub
-from pages import FENCE, ROOT, START, blocks, program, read, run_programs, shown
-from pretraining_runs import FIELDS, make_sentences, write_text
 from typer.testing import CliRunner
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
+from tests.helpers.archives import manylangs_files, write_zip
+from tests.helpers.checkpoints import BASE, run_online
+from tests.helpers.loopback_hub import LoopbackHub
+from tests.helpers.pages import FENCE, ROOT, START, blocks, program, read, run_programs, shown
+from tests.helpers.pretraining_runs import FIELDS, make_sentences, write_text
 
 # Pages whose Python and commands run as printed in a clone, and print what the page shows.
 PRINTED = """

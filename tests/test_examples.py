@@ -26,14 +26,14 @@ import sample_efficiency
 import sense_data
 import task_data
 import typer
-from checkpoints import run_python, shared
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
-from fresh_process import without
 from own_files import DataError, OwnData
 from seeds import check_settings, mean_and_deviation
 from word_layers import word_layers
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
+from tests.helpers.checkpoints import run_python, shared
+from tests.helpers.fresh_process import without
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 STRING = Value("string")

@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-from checkpoints import shared
 
 from elmo_hf.text.sentences import read_sentences
+from tests.helpers.checkpoints import shared
 
 ROOT = Path(__file__).parents[1]
 # Of each file the column, the number of sentences, the first one, and the SHA-256 of all as a JSON array.

@@ -12,11 +12,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from commands import output_of
 from safetensors.numpy import load_file
-from task_models import LSTM, make_task_model
-from tiny_inputs import TINY, random_inputs, word_config
-from tiny_lm import WORDS, tiny_lm, tiny_word_lm
 
 import elmo_hf
 from elmo_hf import ElmoConfig, ElmoForPreTrainingOutput, ElmoModel, ElmoTokenizer, allennlp
@@ -25,6 +21,10 @@ from elmo_hf.embedding.input_documents import Documents
 from elmo_hf.embedding.shards import FORMATS, EmbeddingOptions, embed_documents
 from elmo_hf.embedding.window_vectors import Selection
 from elmo_hf.heads import HEADS as TABLE_OF_HEADS
+from tests.helpers.commands import output_of
+from tests.helpers.task_models import LSTM, make_task_model
+from tests.helpers.tiny_inputs import TINY, random_inputs, word_config
+from tests.helpers.tiny_lm import WORDS, tiny_lm, tiny_word_lm
 
 PUBLIC_NAMES = """
     BiLMState ElmoConfig ElmoForCausalLM ElmoForPreTraining ElmoForPreTrainingOutput ElmoForQuestionAnswering

@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from checkpoints import shared
-from commands import output_of, run
 
 from elmo_hf.text.first_look import are_wrapped
 from elmo_hf.text.sentences import read_sentences
 from elmo_hf.training.corpora import read_sources
+from tests.helpers.checkpoints import shared
+from tests.helpers.commands import output_of, run
 
 SENTENCES: list[Any] = [["The", "old", "sailor", "slept", "."], ["Ada", "left", "."]]
 COUPLES: list[Any] = [["The", "old"], ["sailor", "slept"]]

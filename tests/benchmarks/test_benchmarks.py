@@ -5,8 +5,9 @@ import json
 import re
 
 import pytest
-from checkpoints import BASE
-from pages import ROOT, START, run_programs
+
+from tests.helpers.checkpoints import BASE
+from tests.helpers.pages import ROOT, START, run_programs
 
 FAST = "--small --rounds 1"
 # The arguments of each, and how many rows its tables have.

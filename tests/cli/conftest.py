@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from pretraining_runs import files_of, pretrain, write_files
+
+from tests.helpers.pretraining_runs import files_of, pretrain, write_files
 
 
 @pytest.fixture(scope="session")

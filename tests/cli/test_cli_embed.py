@@ -11,8 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from commands import assert_fails, output_of, run
-from vectors import assert_all_close, embed_alone, read_vectors
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.cli.arguments import Splitter
@@ -23,6 +21,8 @@ from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vec
 from elmo_hf.embedding.vector_files import WRITERS
 from elmo_hf.embedding.window_vectors import BATCH_POSITIONS, DTYPES, LAYERS
 from elmo_hf.model.tokenization_elmo import WORD_SPLITTERS
+from tests.helpers.commands import assert_fails, output_of, run
+from tests.helpers.vectors import assert_all_close, embed_alone, read_vectors
 
 SENTENCES = ["The ferry left.", "", "It isn't late.", "Größe 日本"]
 TEXT = "".join(f"{sentence}\n" for sentence in SENTENCES)

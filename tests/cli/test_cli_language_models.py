@@ -13,16 +13,16 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 import torch
-from checkpoints import bits
-from commands import assert_fails, output_of, run
-from language_models import state_of, words_file
-from pretraining_runs import FIELDS, VOCABULARY, files_of, pretrain, write_files, write_text
-from saved_folders import assert_same_without_the_package
 
 from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoTokenizer
 from elmo_hf.folder.saved_config import read_config
 from elmo_hf.model.configuration_elmo import CODE_FILES
 from elmo_hf.training.run import new_language_model
+from tests.helpers.checkpoints import bits
+from tests.helpers.commands import assert_fails, output_of, run
+from tests.helpers.language_models import state_of, words_file
+from tests.helpers.pretraining_runs import FIELDS, VOCABULARY, files_of, pretrain, write_files, write_text
+from tests.helpers.saved_folders import assert_same_without_the_package
 
 ONE_STEP = ("--max-steps", 1, "--rows", 1, "--unroll-steps", 2)
 

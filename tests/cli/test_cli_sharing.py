@@ -13,10 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints import BASE, TINY_LM, bits, read_datasets, write_datasets
-from commands import assert_fails, output_of, run
 from huggingface_hub import ModelCard
-from loopback_hub import LoopbackHub
 
 from elmo_hf import (
     ElmoConfig,
@@ -35,6 +32,9 @@ from elmo_hf.kernels.processor_kernels import ProcessorKernels
 from elmo_hf.share import model_info
 from elmo_hf.share.environment import describe_environment
 from elmo_hf.text.escapes import markdown
+from tests.helpers.checkpoints import BASE, TINY_LM, bits, read_datasets, write_datasets
+from tests.helpers.commands import assert_fails, output_of, run
+from tests.helpers.loopback_hub import LoopbackHub
 
 
 def rows(*command: object) -> dict[str, str]:

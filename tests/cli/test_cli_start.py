@@ -10,13 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from checkpoints import BASE, EDGES, TINY_LM
-from commands import assert_fails, output_of, run
-from interrupts import contents
 from typer.testing import CliRunner
 
 from elmo_hf.cli.errors import Command, line_of
 from elmo_hf.folder.saved_json import naming
+from tests.helpers.checkpoints import BASE, EDGES, TINY_LM
+from tests.helpers.commands import assert_fails, output_of, run
+from tests.helpers.interrupts import contents
 
 VERBS = [
     "convert",

@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from checkpoints import allennlp_to_folder, shared
-from commands import output_of, run
-from language_models import WORDS, random_language_model, tiny_files, words_file
 
 from elmo_hf import ElmoConfig, ElmoTokenizer
 from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.folder.loading import BILM_TF_SCORING, load_for_pretraining, scoring_splitter
 from elmo_hf.text.first_look import are_single_words, looks_split
+from tests.helpers.checkpoints import allennlp_to_folder, shared
+from tests.helpers.commands import output_of, run
+from tests.helpers.language_models import WORDS, random_language_model, tiny_files, words_file
 
 # The words of the tiny language model, and two that Penn Treebank rules would take apart.
 SPLIT = "the ferry <unk> left , two @-@ two .\n\nnobody knew .\n"

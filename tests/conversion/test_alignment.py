@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints import BASE, TINY_LM, outputs_of
-from commands import assert_fails, output_of, run
-from tiny_inputs import TINY, assert_outputs_close
 
 from elmo_hf import ElmoConfig, ElmoForTokenClassification, ElmoModel
 from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import FolderSettings, convert_source, folder_to_allennlp
 from elmo_hf.conversion.refusals import ConversionError
+from tests.helpers.checkpoints import BASE, TINY_LM, outputs_of
+from tests.helpers.commands import assert_fails, output_of, run
+from tests.helpers.tiny_inputs import TINY, assert_outputs_close
 
 SENTENCES = [["The", "ferry", "left", "."], ["Yes"]]
 SIZE = 16  # 2P of the golden case

@@ -8,7 +8,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from archives import (
+
+from elmo_hf.conversion.contract import NamedFiles
+from tests.helpers.archives import (
     MANYLANGS,
     OPTIONS_KEY,
     PREFIX,
@@ -19,10 +21,10 @@ from archives import (
     without_part,
     write_files,
 )
-from checkpoints import BASE, CELL, EDGES, VOCABULARY, Arrays, write_datasets
-from hostile_checkpoints import HOSTILE_DATASETS
-from language_models import WORDS, random_language_model, words_file
-from refused_sources import (
+from tests.helpers.checkpoints import BASE, CELL, EDGES, VOCABULARY, Arrays, write_datasets
+from tests.helpers.hostile_checkpoints import HOSTILE_DATASETS
+from tests.helpers.language_models import WORDS, random_language_model, words_file
+from tests.helpers.refused_sources import (
     ABSENT,
     ARRAYS,
     CASE,
@@ -39,8 +41,6 @@ from refused_sources import (
     options,
     packed,
 )
-
-from elmo_hf.conversion.contract import NamedFiles
 
 MANY = manylangs_files()
 

@@ -15,9 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from archives import PREFIX, golden_state, manylangs_files, state_bytes, write_files, write_tar, write_zip
-from hub_modules import LOGITS, saved_by_tensorflow_2, variables_of, write_module
-from refused_sources import (
+
+from elmo_hf.conversion.contract import NamedFiles
+from elmo_hf.conversion.convert import convert_source
+from elmo_hf.conversion.refusals import ConversionError
+from tests.helpers.archives import PREFIX, golden_state, manylangs_files, state_bytes, write_files, write_tar, write_zip
+from tests.helpers.hub_modules import LOGITS, saved_by_tensorflow_2, variables_of, write_module
+from tests.helpers.refused_sources import (
     CASE,
     NLPL,
     ONES,
@@ -32,11 +36,16 @@ from refused_sources import (
     files,
     packed,
 )
-from tensor_bundles import field, header_message, index_file, masked_crc, table, tensor_message, varint, write_bundle
-
-from elmo_hf.conversion.contract import NamedFiles
-from elmo_hf.conversion.convert import convert_source
-from elmo_hf.conversion.refusals import ConversionError
+from tests.helpers.tensor_bundles import (
+    field,
+    header_message,
+    index_file,
+    masked_crc,
+    table,
+    tensor_message,
+    varint,
+    write_bundle,
+)
 
 MANY, GOOGLE, ZEROS = manylangs_files(), variables_of("google"), bytes(64 << 20)
 

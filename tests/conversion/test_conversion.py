@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints import (
+
+from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
+from elmo_hf.conversion.contract import NamedFiles
+from elmo_hf.conversion.convert import folder_to_allennlp
+from elmo_hf.conversion.readers.hdf5_layout import config_from_options
+from elmo_hf.conversion.refusals import ConversionError
+from elmo_hf.conversion.rules import Rule, import_arrays
+from elmo_hf.conversion.witness.reference import ReferenceElmo
+from tests.helpers.checkpoints import (
     BASE,
     CELL,
     EDGES,
@@ -25,18 +33,10 @@ from checkpoints import (
     shared,
     write_checkpoint,
 )
-from golden import allennlp_calls, assert_golden
-from language_models import WORDS, random_language_model, save_directory, word_files
-from one_direction import forward_files, forward_half
-from tiny_inputs import TINY, assert_outputs_close, random_inputs, word_config
-
-from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.contract import NamedFiles
-from elmo_hf.conversion.convert import folder_to_allennlp
-from elmo_hf.conversion.readers.hdf5_layout import config_from_options
-from elmo_hf.conversion.refusals import ConversionError
-from elmo_hf.conversion.rules import Rule, import_arrays
-from elmo_hf.conversion.witness.reference import ReferenceElmo
+from tests.helpers.golden import allennlp_calls, assert_golden
+from tests.helpers.language_models import WORDS, random_language_model, save_directory, word_files
+from tests.helpers.one_direction import forward_files, forward_half
+from tests.helpers.tiny_inputs import TINY, assert_outputs_close, random_inputs, word_config
 
 ONE_DIRECTION = "this is how bilm-tf exports one direction; neither its own reader nor AllenNLP's reads it."
 

@@ -12,8 +12,17 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from archives import state_bytes, write_files
-from checkpoints import (
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file
+
+from elmo_hf import ElmoModel
+from elmo_hf.conversion.contract import NamedFiles
+from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
+from elmo_hf.conversion.hdf5 import read_arrays
+from elmo_hf.conversion.readers.torch_files import read_state_dict
+from elmo_hf.conversion.witness.reference import ReferenceElmo
+from tests.helpers.archives import state_bytes, write_files
+from tests.helpers.checkpoints import (
     BASE,
     TINY_LM,
     allennlp_to_folder,
@@ -25,17 +34,8 @@ from checkpoints import (
     read_datasets,
     write_datasets,
 )
-from commands import assert_fails, run
-from huggingface_hub import ModelCard
-from language_models import tiny_files, words_file
-from safetensors.torch import load_file
-
-from elmo_hf import ElmoModel
-from elmo_hf.conversion.contract import NamedFiles
-from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
-from elmo_hf.conversion.hdf5 import read_arrays
-from elmo_hf.conversion.readers.torch_files import read_state_dict
-from elmo_hf.conversion.witness.reference import ReferenceElmo
+from tests.helpers.commands import assert_fails, run
+from tests.helpers.language_models import tiny_files, words_file
 
 WEIGHTS = {"elmo_weights.hdf5": (TINY_LM / "weights.hdf5").read_bytes()}
 OPTIONS = (TINY_LM / "options.json").read_bytes()

@@ -10,10 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from archives import state_bytes, write_files
-from checkpoints import TINY_LM, VOCABULARY, allennlp_to_folder, arrays_of, bits, read_datasets
-from language_models import save_directory, state_of
-from refused_sources import ONES, Maker, Rows, assert_refused, each_row, files
 from safetensors.numpy import load_file
 from torch import nn
 from transformers import AutoModelForPreTraining
@@ -24,6 +20,10 @@ from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.readers.torch_files import read_matrix
 from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.folder.loading import load_language_models
+from tests.helpers.archives import state_bytes, write_files
+from tests.helpers.checkpoints import TINY_LM, VOCABULARY, allennlp_to_folder, arrays_of, bits, read_datasets
+from tests.helpers.language_models import save_directory, state_of
+from tests.helpers.refused_sources import ONES, Maker, Rows, assert_refused, each_row, files
 
 
 def test_losses_are_those_that_bilm_tf_computed(tiny_lm_folder: Path) -> None:

@@ -7,7 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from archives import (
+
+from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
+from elmo_hf.conversion.convert import folder_to_allennlp
+from elmo_hf.conversion.readers.manylangs import PACKAGED
+from tests.helpers.archives import (
     MANYLANGS,
     PREFIX,
     archive_files,
@@ -18,13 +22,19 @@ from archives import (
     write_files,
     write_tar,
 )
-from checkpoints import BASE, FIXTURES, Arrays, arrays_of, bits, converted, options_of, read_datasets, shared
-from golden import Call, allennlp_calls, assert_golden
-from hub_modules import LOGITS, SCALE, variables_of, write_module
-
-from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.conversion.convert import folder_to_allennlp
-from elmo_hf.conversion.readers.manylangs import PACKAGED
+from tests.helpers.checkpoints import (
+    BASE,
+    FIXTURES,
+    Arrays,
+    arrays_of,
+    bits,
+    converted,
+    options_of,
+    read_datasets,
+    shared,
+)
+from tests.helpers.golden import Call, allennlp_calls, assert_golden
+from tests.helpers.hub_modules import LOGITS, SCALE, variables_of, write_module
 
 CASE = "base_2l_relu"
 # Those of the golden cases that AllenNLP itself can hold: skip connections, and words of 50 characters.

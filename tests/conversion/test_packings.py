@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from archives import (
+
+from elmo_hf.conversion.contract import NamedFiles
+from elmo_hf.conversion.convert import convert_source
+from tests.helpers.archives import (
     archive_files,
     golden_state,
     manylangs_files,
@@ -20,12 +23,9 @@ from archives import (
     write_tar,
     write_zip,
 )
-from checkpoints import BASE, SAVES, VOCABULARY, bits, converted, digested
-from hub_modules import LOGITS, SCALE, saved_by_tensorflow_2, variables_of, write_module
-from language_models import state_of
-
-from elmo_hf.conversion.contract import NamedFiles
-from elmo_hf.conversion.convert import convert_source
+from tests.helpers.checkpoints import BASE, SAVES, VOCABULARY, bits, converted, digested
+from tests.helpers.hub_modules import LOGITS, SCALE, saved_by_tensorflow_2, variables_of, write_module
+from tests.helpers.language_models import state_of
 
 Maker = Callable[[Path], Path]
 Files = dict[str, bytes]

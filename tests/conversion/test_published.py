@@ -13,16 +13,16 @@ from urllib.error import URLError
 from urllib.request import Request
 
 import pytest
-from checkpoints import BASE, TINY_LM, bits
-from commands import run
-from language_models import state_of
-from loopback_hub import LoopbackHub
 
 from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.publish import COLUMNS, publish_model
 from elmo_hf.conversion.published import PUBLISHED, Published, SecureRedirects, download, fetch, name_of
 from elmo_hf.conversion.refusals import ConversionError
+from tests.helpers.checkpoints import BASE, TINY_LM, bits
+from tests.helpers.commands import run
+from tests.helpers.language_models import state_of
+from tests.helpers.loopback_hub import LoopbackHub
 
 SMALL = "2x1024_128_2048cnn_1xhighway"
 LICENCES = ("mit", "apache-2.0", "bsd-2-clause", "lgpl-3.0", "cc-by-4.0")

@@ -7,9 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from archives import MANYLANGS, golden_state, manylangs_files, state_bytes, write_files
-from checkpoints import BASE, Arrays, allennlp_to_folder, base_checkpoint, write_datasets
-from language_models import word_files
 
 from elmo_hf.conversion.check import CHECK_SENTENCES, check_conversion
 from elmo_hf.conversion.contract import Checkpoint, NamedFiles
@@ -26,6 +23,9 @@ from elmo_hf.conversion.witness.reference_outputs import (
     cosine_distances,
     explained_variance_ratios,
 )
+from tests.helpers.archives import MANYLANGS, golden_state, manylangs_files, state_bytes, write_files
+from tests.helpers.checkpoints import BASE, Arrays, allennlp_to_folder, base_checkpoint, write_datasets
+from tests.helpers.language_models import word_files
 
 SENTENCES = ("The ferry left the harbour .", "Yes .", "The ferry is late .")
 TINY = Published("far/options.json", "far/weights.hdf5", size="32/8")

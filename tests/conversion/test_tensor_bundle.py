@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkpoints import FIXTURES, bits, read_datasets, shared
-from tensor_bundles import write_bundle
 
 from elmo_hf.conversion.readers.bilm_tf import read_variables
 from elmo_hf.conversion.readers.tensor_bundle import TensorBundle, find_index
 from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.sources import files_in
+from tests.helpers.checkpoints import FIXTURES, bits, read_datasets, shared
+from tests.helpers.tensor_bundles import write_bundle
 
 ARRAYS = {
     "lm/CNN/W_cnn_0": np.arange(30, dtype=np.float32).reshape(1, 2, 3, 5),

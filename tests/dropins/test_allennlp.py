@@ -9,13 +9,13 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from checkpoints import shared
-from golden import BASE, CASES, SENTENCES, Golden, assert_all_close, assert_close
 from huggingface_hub import constants
 from torch import Tensor, nn
 
 from elmo_hf import ElmoModel
 from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids
+from tests.helpers.checkpoints import shared
+from tests.helpers.golden import BASE, CASES, SENTENCES, Golden, assert_all_close, assert_close
 
 IDS = batch_to_ids(SENTENCES)
 MASK, MIX = BASE.expected["mask"], BASE.expected["mix"][0]

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from archives import PREFIX, golden_state
-from checkpoints import shared
-from golden import BASE, SENTENCES, assert_all_close, assert_close
 from torch import Tensor, nn
 
 from elmo_hf.allennlp import (
@@ -23,6 +20,9 @@ from elmo_hf.allennlp import (
     batch_to_ids,
     remove_sentence_boundaries,
 )
+from tests.helpers.archives import PREFIX, golden_state
+from tests.helpers.checkpoints import shared
+from tests.helpers.golden import BASE, SENTENCES, assert_all_close, assert_close
 
 IDS, EXPECTED = batch_to_ids(SENTENCES), BASE.expected
 MASK = EXPECTED["mask_with_boundaries"]

@@ -4,8 +4,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from archives import PREFIX, golden_state
-from golden import BASE
 from torch import nn
 
 from elmo_hf import tfhub
@@ -13,6 +11,8 @@ from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids
 from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.dropins import simple_elmo
 from elmo_hf.dropins.manylangs import Embedder
+from tests.helpers.archives import PREFIX, golden_state
+from tests.helpers.golden import BASE
 
 FILES = BASE.files
 FOUR_LAYERS = {name.removeprefix(PREFIX): array for name, array in golden_state("four_layer", 1).items()}

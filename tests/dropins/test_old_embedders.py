@@ -7,13 +7,13 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from archives import MANYLANGS, write_zip
-from checkpoints import FIXTURES
-from commands import run
-from golden import BASE
 
 from elmo_hf.dropins.manylangs import Embedder
 from elmo_hf.dropins.simple_elmo import ElmoModel
+from tests.helpers.archives import MANYLANGS, write_zip
+from tests.helpers.checkpoints import FIXTURES
+from tests.helpers.commands import run
+from tests.helpers.golden import BASE
 
 # float32; sums of another order differ by the last bits.
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}

@@ -6,9 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints import read_datasets, shared
-from golden import BASE, SENTENCES, assert_close
-from hub_modules import LOGITS, SCALE, variables_of, write_module
 from torch import Tensor
 
 from elmo_hf import tfhub as hub
@@ -16,6 +13,9 @@ from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import FolderSettings, convert_source
 from elmo_hf.conversion.options import read_options
 from elmo_hf.conversion.witness.reference import ReferenceElmo
+from tests.helpers.checkpoints import read_datasets, shared
+from tests.helpers.golden import BASE, SENTENCES, assert_close
+from tests.helpers.hub_modules import LOGITS, SCALE, variables_of, write_module
 
 P = 8
 TEXTS = [" ".join(words) for words in SENTENCES]

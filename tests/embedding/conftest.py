@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vectors import TEXT, embed_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
+from tests.helpers.vectors import TEXT, embed_file
 
 
 @pytest.fixture

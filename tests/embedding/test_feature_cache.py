@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from task_models import LSTM, C, make_task_model
-from task_training import TOKENIZER, each_task, make_dataset, make_trainer
-from tiny_inputs import assert_outputs_close
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.embedding.feature_cache import add_bilm_layers
+from tests.helpers.task_models import LSTM, C, make_task_model
+from tests.helpers.task_training import TOKENIZER, each_task, make_dataset, make_trainer
+from tests.helpers.tiny_inputs import assert_outputs_close
 
 
 @each_task

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from embedding_ranks import WINDOW_CHARACTERS
-from interrupts import contents
-from launching import fork_two
-from vectors import SENTENCES, TEXT, embed_file
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.processes import MPI_SIZES, Alone, launched
+from tests.helpers.embedding_ranks import WINDOW_CHARACTERS
+from tests.helpers.interrupts import contents
+from tests.helpers.launching import fork_two
+from tests.helpers.vectors import SENTENCES, TEXT, embed_file
 
 COPIES = 4
 BOTH = {"killed": "killed_shards", "killed.hdf5.partial": "killed"}

@@ -9,10 +9,7 @@ import h5py
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from commands import assert_fails, output_of, run
-from interrupts import unjoined
 from safetensors import safe_open
-from vectors import assert_all_close, embed_alone
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import vector_files
@@ -21,6 +18,9 @@ from elmo_hf.embedding.input_documents import Documents
 from elmo_hf.embedding.protein_names import MAX_NAME_BYTES, HeaderPart, ProteinNames
 from elmo_hf.embedding.vector_files import Record, write_npz, write_safetensors
 from elmo_hf.text.sentences import Protein
+from tests.helpers.commands import assert_fails, output_of, run
+from tests.helpers.interrupts import unjoined
+from tests.helpers.vectors import assert_all_close, embed_alone
 
 # Headers, and the names of their records.
 HEADERS = {

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 import torch
-from commands import assert_fails, output_of
-from commands import run as run_command
-from interrupts import contents, count_rows
-from vectors import SENTENCES, TEXT
 
 from elmo_hf import ElmoModel
+from tests.helpers.commands import assert_fails, output_of
+from tests.helpers.commands import run as run_command
+from tests.helpers.interrupts import contents, count_rows
+from tests.helpers.vectors import SENTENCES, TEXT
 
 ray = pytest.importorskip("ray")
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from interrupts import count_rows
-from vectors import LAYERS, SENTENCES, SUFFIXES, read_arrays
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.chosen_words import ChosenWords
 from elmo_hf.embedding.window_vectors import BATCH_POSITIONS, Selection, embed_window
 from elmo_hf.text.batches import batches_by_length
+from tests.helpers.interrupts import count_rows
+from tests.helpers.vectors import LAYERS, SENTENCES, SUFFIXES, read_arrays
 
 
 def kept(

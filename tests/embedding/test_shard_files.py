@@ -8,13 +8,13 @@ from typing import Any
 
 import fsspec
 import pytest
-from commands import assert_fails, output_of, run
-from interrupts import interrupted, unjoined
 
 from elmo_hf import ElmoModel
 from elmo_hf.embedding.shard_files import SHARD_SUMS, compare_shards
 from elmo_hf.embedding.shards import FORMATS
 from elmo_hf.embedding.stores import Folder
+from tests.helpers.commands import assert_fails, output_of, run
+from tests.helpers.interrupts import interrupted, unjoined
 
 Change = Callable[[Path], object]
 FIRST, SECOND, LAST = (f"part-0000{number}.parquet" for number in range(3))

@@ -12,8 +12,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from interrupts import Waiting, at_call, contents, count_rows, interrupted, unjoined, work_of
-from vectors import SENTENCES, TEXT, read_vectors
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.disk.whole_files import only_writer
@@ -22,6 +20,8 @@ from elmo_hf.embedding.chosen_words import ChosenWords
 from elmo_hf.embedding.processes import Alone
 from elmo_hf.embedding.vector_files import Record
 from elmo_hf.embedding.window_vectors import Selection
+from tests.helpers.interrupts import Waiting, at_call, contents, count_rows, interrupted, unjoined, work_of
+from tests.helpers.vectors import SENTENCES, TEXT, read_vectors
 
 Embed = Callable[..., int]
 each_output = pytest.mark.parametrize("output", ["out/", "out.npz"])

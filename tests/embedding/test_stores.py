@@ -11,12 +11,12 @@ from typing import Any
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
-from interrupts import count_rows, interrupted
-from vectors import SENTENCES
 
 from elmo_hf import ElmoModel
 from elmo_hf.embedding.input_documents import Documents
 from elmo_hf.embedding.stores import Folder
+from tests.helpers.interrupts import count_rows, interrupted
+from tests.helpers.vectors import SENTENCES
 
 LINES = gzip.compress("".join(f"{json.dumps(sentence)}\n" for sentence in SENTENCES).encode())
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import output_of
-from vectors import embed_alone
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.meaning_change import mean_distances, measure_change
+from tests.helpers.commands import output_of
+from tests.helpers.vectors import embed_alone
 
 
 def cosine_distance(u: np.ndarray, v: np.ndarray) -> float:

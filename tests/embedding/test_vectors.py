@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from pages import blocks, read
-from vectors import LAYERS, SENTENCES, SUFFIXES, TEXT, assert_all_close, embed_alone, read_vectors
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding import Embedder
 from elmo_hf.folder.loading import _loaded
+from tests.helpers.pages import blocks, read
+from tests.helpers.vectors import LAYERS, SENTENCES, SUFFIXES, TEXT, assert_all_close, embed_alone, read_vectors
 
 Embed = Callable[..., int]
 VALUES = [["New York", "isn't", "x" * 60], {"words": []}, {"text": "It isn't."}, "Don't!"]

@@ -12,8 +12,6 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
-
 from .jobs import JOBS, prepare
 from .runs import Run
 

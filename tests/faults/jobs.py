@@ -5,12 +5,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from archives import read_files, write_zip
-from checkpoints import BASE, allennlp_to_folder
-from language_models import words_file
-from pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
-
 from elmo_hf.folder.loading import TINY_FOLDER
+from tests.helpers.archives import read_files, write_zip
+from tests.helpers.checkpoints import BASE, allennlp_to_folder
+from tests.helpers.language_models import words_file
+from tests.helpers.pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
 
 from .runs import Run, at_change
 

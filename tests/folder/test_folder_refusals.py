@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from archives import write_files
-from commands import run
-from hostile_folders import HOSTILE_FOLDERS, NO_ERROR, WEIGHT, fields, saved, weights
 
 import elmo_hf
 from elmo_hf import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, ElmoTokenizer
 from elmo_hf.folder.loading import load_complete, load_shared, load_tokenizer, version_of
+from tests.helpers.archives import write_files
+from tests.helpers.commands import run
+from tests.helpers.hostile_folders import HOSTILE_FOLDERS, NO_ERROR, WEIGHT, fields, saved, weights
 
 
 @pytest.fixture

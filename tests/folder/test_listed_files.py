@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import assert_fails, output_of, run
 from safetensors.torch import load_file, save_file
-from tiny_lm import tiny_lm
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.disk.checksums import SUMS, sums_agree, write_sums
 from elmo_hf.folder.listed_files import MODEL_FILES, compare_with_list
+from tests.helpers.commands import assert_fails, output_of, run
+from tests.helpers.tiny_lm import tiny_lm
 
 Change = Callable[[Path], object]
 WEIGHTS = "model.safetensors"

@@ -12,11 +12,7 @@ The seed, the target's name and the input's number decide everything, so `--seed
 """
 
 import os
-import sys
-from pathlib import Path
 
 # Before torch is imported: everything computes on one thread, and nothing looks for the Hub.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-TESTS = Path(__file__).parents[1]
-sys.path += [str(folder) for folder in (TESTS, TESTS / "helpers") if str(folder) not in sys.path]  # as in pytest

@@ -11,8 +11,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import torch
-from archives import write_files
 from transformers.utils.logging import disable_progress_bar
+
+from tests.helpers.archives import write_files
 
 from .inputs import DEFECT, EXACT, INPUT, REFUSED, Outcome, Target, run_all, run_input
 from .targets import make_targets

@@ -20,9 +20,10 @@ from typing import Any
 import h5py
 import numpy as np
 import torch
-from archives import state_bytes
-from checkpoints import Arrays, read_datasets, write_datasets
-from hostile_checkpoints import HOSTILE_DATASETS
+
+from tests.helpers.archives import state_bytes
+from tests.helpers.checkpoints import Arrays, read_datasets, write_datasets
+from tests.helpers.hostile_checkpoints import HOSTILE_DATASETS
 
 from .text_changes import TEXTS, Dice, change_bytes, change_card, change_json, change_json_lines, change_text
 

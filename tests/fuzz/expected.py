@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 import torch
-from checkpoints import Arrays, read_datasets
 
 from elmo_hf import ElmoConfig
 from elmo_hf.conversion.options import Option
+from tests.helpers.checkpoints import Arrays, read_datasets
 
 from .changes import Files
 from .inputs import Wrong

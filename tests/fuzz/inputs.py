@@ -22,9 +22,8 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import NamedTuple
 
-from archives import read_files, write_files
-
 from elmo_hf.conversion.refusals import ConversionError
+from tests.helpers.archives import read_files, write_files
 
 from .changes import Files, mutate
 from .text_changes import Dice

@@ -17,20 +17,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import archives
 import h5py
 import numpy as np
 import safetensors.torch
 import torch
-from archives import read_files
-from checkpoints import Arrays, random_options, write_datasets
-from commands import run as command
-from hostile_folders import HOSTILE_FOLDERS, INDEX, WEIGHTS, saved
-from language_models import random_language_model
-from task_models import LSTM, make_task_model
-from tensor_bundles import header_message, index_file, masked_crc, tensor_message, write_bundle
-from tiny_lm import SENTENCES as READ
-from tiny_lm import tiny_lm, tiny_word_lm
 
 from elmo_hf import (
     ElmoConfig,
@@ -47,6 +37,16 @@ from elmo_hf.conversion.readers.hdf5_layout import CHAR_CNN_OPTIONS, LSTM_OPTION
 from elmo_hf.conversion.readers.manylangs import CHARACTER_OPTIONS, ENCODER_OPTIONS
 from elmo_hf.folder.loading import load_complete, load_tokenizer
 from elmo_hf.text.sentences import storable
+from tests.helpers import archives
+from tests.helpers.archives import read_files
+from tests.helpers.checkpoints import Arrays, random_options, write_datasets
+from tests.helpers.commands import run as command
+from tests.helpers.hostile_folders import HOSTILE_FOLDERS, INDEX, WEIGHTS, saved
+from tests.helpers.language_models import random_language_model
+from tests.helpers.task_models import LSTM, make_task_model
+from tests.helpers.tensor_bundles import header_message, index_file, masked_crc, tensor_message, write_bundle
+from tests.helpers.tiny_lm import SENTENCES as READ
+from tests.helpers.tiny_lm import tiny_lm, tiny_word_lm
 
 from .changes import Files, change_arrays, mutate
 from .expected import Places, compare_fields, options_of, read_arrays, sentences_of

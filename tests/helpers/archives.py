@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from checkpoints import FIXTURES, Arrays, read_datasets
+
+from tests.helpers.checkpoints import FIXTURES, Arrays, read_datasets
 
 MANYLANGS = FIXTURES / "efml_tiny"
 PREFIX = "text_field_embedder.token_embedder_elmo._elmo."

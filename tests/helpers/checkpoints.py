@@ -11,8 +11,6 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from fresh_process import run_forked
-from loopback_hub import LoopbackHub
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.contract import NamedFiles
@@ -20,6 +18,8 @@ from elmo_hf.conversion.convert import FolderSettings, convert_source, folder_to
 from elmo_hf.conversion.options import make_config
 from elmo_hf.conversion.readers.bilm_tf import read_variables
 from elmo_hf.conversion.readers.hdf5_layout import CHAR_CNN_OPTIONS, LSTM_OPTIONS, allennlp_rules
+from tests.helpers.fresh_process import run_forked
+from tests.helpers.loopback_hub import LoopbackHub
 
 Options = dict[str, Any]
 Arrays = dict[str, np.ndarray]

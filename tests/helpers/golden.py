@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from checkpoints import FIXTURES, GOLDEN_CASES
-from one_direction import half_of
 from torch import Tensor
 
 from elmo_hf import BiLMState, ElmoModel, ElmoTokenizer
+from tests.helpers.checkpoints import FIXTURES, GOLDEN_CASES
+from tests.helpers.one_direction import half_of
 
 TOLERANCE = 2e-5
 # AllenNLP's words always have 50 characters.

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pretraining_runs import ROWS, STEPS, make_arguments, make_corpus, make_model
 from transformers import Trainer
 
 from elmo_hf import ElmoForPreTraining
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.streams import SentenceStream, window_arguments
 from elmo_hf.training.trainer import ElmoPretrainer
+from tests.helpers.pretraining_runs import ROWS, STEPS, make_arguments, make_corpus, make_model
 
 Weights = dict[str, torch.Tensor]
 

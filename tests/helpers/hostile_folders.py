@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from archives import read_files, write_files
 from safetensors.torch import load_file, save_file
-from task_models import make_task_model
-from tiny_lm import tiny_lm, tiny_word_lm, tokenizer_of
 
 from elmo_hf import ElmoPreTrainedModel
 from elmo_hf.folder.saved_config import MOST, MOST_NUMBER
+from tests.helpers.archives import read_files, write_files
+from tests.helpers.task_models import make_task_model
+from tests.helpers.tiny_lm import tiny_lm, tiny_word_lm, tokenizer_of
 
 MILLION = 1_000_000
 WEIGHTS = "model.safetensors"

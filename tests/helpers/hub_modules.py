@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from checkpoints import BASE, Arrays, read_datasets
-from tensor_bundles import object_graph, write_bundle
+
+from tests.helpers.checkpoints import BASE, Arrays, read_datasets
+from tests.helpers.tensor_bundles import object_graph, write_bundle
 
 LOGITS, SCALE = np.array([0.3, -0.4, 0.8], np.float32), np.float32(1.7)
 LEAVES = {"W_0": "kernel", "B": "bias", "W_P_0": "projection/kernel"}

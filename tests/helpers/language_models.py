@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from checkpoints import (
+from safetensors.numpy import load_file
+
+from elmo_hf.conversion.contract import NamedFiles
+from tests.helpers.checkpoints import (
     EDGES,
     SAVES,
     TINY_LM,
@@ -18,9 +21,6 @@ from checkpoints import (
     write_checkpoint,
     write_datasets,
 )
-from safetensors.numpy import load_file
-
-from elmo_hf.conversion.contract import NamedFiles
 
 WORDS = ["<S>", "</S>", "<UNK>", "the", "a", "ferry", "the ", "naïve", "日本", "x", "y"]
 LANGUAGE_MODEL_OPTIONS = {

@@ -5,8 +5,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from fresh_process import python_path, run_forked
 from torch.distributed import TCPStore
+
+from tests.helpers.fresh_process import python_path, run_forked
 
 SECONDS = 240
 LOOPBACK = {"linux": "lo", "darwin": "lo0"}
@@ -18,11 +19,14 @@ def fork_two(module: str, folder: Path, function: str = "main") -> str:
     As with `torchrun`, the store by which they meet is the launcher's: its port is never another program's, and it
     stays until both have ended.
     """
-    code = f"import os; os.dup2(1, 2); from pathlib import Path; import {module}; {module}.{function}(Path.cwd())"
+    code = (
+        "import os; os.dup2(1, 2); from pathlib import Path; "
+        f"from tests.helpers import {module}; {module}.{function}(Path.cwd())"
+    )
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     given |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
-    given |= _environment() | {"PYTHONPATH": python_path(Path(__file__).parent)}
+    given |= _environment() | {"PYTHONPATH": python_path(Path(__file__).parents[2])}
     ranks = [given | {"RANK": rank, "LOCAL_RANK": rank} for rank in ("0", "1")]
     with ThreadPoolExecutor(2) as pool:
         return "".join(pool.map(lambda environment: run_forked(code, [], folder, environment, SECONDS), ranks))

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from checkpoints import arrays_of, options_of, write_checkpoint
 
 from elmo_hf.conversion.contract import NamedFiles
+from tests.helpers.checkpoints import arrays_of, options_of, write_checkpoint
 
 
 def forward_half(model: Any) -> Any:

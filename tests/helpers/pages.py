@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from checkpoints import run_python
+from tests.helpers.checkpoints import run_python
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from commands import output_of
-from language_models import words_file
-from tiny_inputs import TINY
-from tiny_lm import tiny_lm, tokenizer_with
 
 from elmo_hf import ElmoForPreTraining
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.training.trainer import PretrainingArguments
+from tests.helpers.commands import output_of
+from tests.helpers.language_models import words_file
+from tests.helpers.tiny_inputs import TINY
+from tests.helpers.tiny_lm import tiny_lm, tokenizer_with
 
 LETTERS = "abcdefghijklmnopqr"
 WORDS = [letter * (1 + index % 3) for index, letter in enumerate(LETTERS)]

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 import torch
-from archives import archive_files, nlpl_files, write_files, write_tar, write_zip
-from checkpoints import BASE, base_checkpoint
 
 from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import convert_source
 from elmo_hf.conversion.refusals import ConversionError
+from tests.helpers.archives import archive_files, nlpl_files, write_files, write_tar, write_zip
+from tests.helpers.checkpoints import BASE, base_checkpoint
 
 Made = Path | tuple[Path, NamedFiles]
 Maker = Callable[[Path], Made]

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from interrupts import Interrupt, power_cut
-from pretraining_runs import VOCABULARY, make_arguments, make_corpus, make_model
-from tiny_lm import tokenizer_with
 from transformers import TrainerCallback
 
 from elmo_hf.training.run import pretrain
 from elmo_hf.training.trainer import ElmoPretrainer
+from tests.helpers.interrupts import Interrupt, power_cut
+from tests.helpers.pretraining_runs import VOCABULARY, make_arguments, make_corpus, make_model
+from tests.helpers.tiny_lm import tokenizer_with
 
 # Two passes of 7 steps with checkpoints after steps 4, 8, 12 and 14; the newest and the best, that of step 4, are kept.
 SETTINGS: dict[str, Any] = {

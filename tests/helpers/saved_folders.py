@@ -25,8 +25,8 @@ def assert_same_without_the_package(*folders: Path) -> None:
     All folders should be called `model`, so that transformers imports their code once. A `sentences.json` beside one
     has the words that it reads.
     """
-    from checkpoints import run_python
-    from fresh_process import without
+    from tests.helpers.checkpoints import run_python
+    from tests.helpers.fresh_process import without
 
     result = folders[0].with_name("without.npz")
     program = without(PACKAGE, "conversion", "h5py") + Path(__file__).read_text(encoding="utf-8") + "\nmain()\n"

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoints import BASE, allennlp_to_folder
-from language_models import tiny_files
-from loopback_hub import LoopbackHub
-from rows import C
-from tiny_inputs import TINY
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.kernels.path import scan_path
+from tests.helpers.checkpoints import BASE, allennlp_to_folder
+from tests.helpers.language_models import tiny_files
+from tests.helpers.loopback_hub import LoopbackHub
+from tests.helpers.rows import C
+from tests.helpers.tiny_inputs import TINY
 
 
 @pytest.fixture(scope="module", autouse=True)

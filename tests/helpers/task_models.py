@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-from tiny_inputs import TINY
 from torch import Tensor
 
 from elmo_hf import (
@@ -14,6 +13,7 @@ from elmo_hf import (
     ElmoTokenizer,
 )
 from elmo_hf.model.heads_elmo import ElmoTaskModel
+from tests.helpers.tiny_inputs import TINY
 
 C = TINY["max_word_length"]
 TOKENIZER = ElmoTokenizer(max_word_length=C, word_splitter="whitespace")

@@ -7,10 +7,10 @@ from typing import Any
 import datasets
 import pytest
 import torch
-from task_models import FIRST, LSTM, SECOND, TASKS, TOKENIZER, make_batch, make_task_model
 from transformers import DataCollatorForTokenClassification, DataCollatorWithPadding, Trainer, TrainingArguments
 
 from elmo_hf.model.heads_elmo import ElmoTaskModel
+from tests.helpers.task_models import FIRST, LSTM, SECOND, TASKS, TOKENIZER, make_batch, make_task_model
 
 each_task = pytest.mark.parametrize("task", list(TASKS))
 

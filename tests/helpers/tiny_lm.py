@@ -6,14 +6,14 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from language_models import words_file
-from tiny_inputs import TINY
 from torch import Tensor
 from transformers import BatchEncoding
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.streams import SentenceStream, window_arguments
+from tests.helpers.language_models import words_file
+from tests.helpers.tiny_inputs import TINY
 
 WORDS = "<S> </S> <UNK> the ferry left harbour at dawn , . Yes naïve 日本語 Übung late ten".split()
 # Of different lengths, one without words; `unseen` and the long one are outside the vocabulary.

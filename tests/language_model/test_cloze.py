@@ -6,15 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from commands import output_of
-from one_direction import forward_half
-from tiny_lm import WORDS, assert_close, tiny_lm, tiny_word_lm, tokenizer_of
 from torch import Tensor
 from transformers import AutoModelForPreTraining
 
 import elmo_hf
 from elmo_hf import ElmoForPreTraining, ElmoTokenizer, predict_words, tiny_model, tiny_tokenizer
 from elmo_hf.language_model.cloze import gap_log_probs, gaps
+from tests.helpers.commands import output_of
+from tests.helpers.one_direction import forward_half
+from tests.helpers.tiny_lm import WORDS, assert_close, tiny_lm, tiny_word_lm, tokenizer_of
 
 SENTENCE = ["the", "unseen", "___", "left", ",", "at", "___", "."]
 KINDS = {

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from one_direction import forward_half
-from tiny_inputs import TINY
-from tiny_lm import SENTENCES, inputs_of, stream_of, tiny_lm, tokenizer_of
 
 import elmo_hf
 from elmo_hf import BiLMState, ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer, predict_words
 from elmo_hf.language_model.corpus import Corpus
+from tests.helpers.one_direction import forward_half
+from tests.helpers.tiny_inputs import TINY
+from tests.helpers.tiny_lm import SENTENCES, inputs_of, stream_of, tiny_lm, tokenizer_of
 
 GAP = ["the", "___", "left"]
 

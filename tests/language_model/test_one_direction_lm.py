@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from one_direction import forward_half, half_of
-from tiny_lm import SENTENCES, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm, tokenizer_of
 from transformers import AutoModelForCausalLM
 
 from elmo_hf import BiLMState, ElmoForCausalLM, ElmoForPreTraining
 from elmo_hf.folder.loading import load_complete
 from elmo_hf.language_model.sampled_softmax import draw_candidates
 from elmo_hf.model import language_model_elmo
+from tests.helpers.one_direction import forward_half, half_of
+from tests.helpers.tiny_lm import SENTENCES, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm, tokenizer_of
 
 
 @pytest.mark.parametrize("kind", ["sentences", "words", "stream", "sampled"])

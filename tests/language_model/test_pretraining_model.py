@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_lm import ROWS, SENTENCES, WORDS, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm
 from torch import Tensor, nn
 
 from elmo_hf import ElmoForPreTraining, ElmoModel
 from elmo_hf.model.scan_elmo import BatchLayout
+from tests.helpers.tiny_lm import ROWS, SENTENCES, WORDS, assert_close, inputs_of, stream_of, tiny_lm, tiny_word_lm
 
 V, P = len(WORDS), 7
 

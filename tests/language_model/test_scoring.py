@@ -10,10 +10,6 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from checkpoints import arrays_of
-from commands import output_of
-from language_models import tiny_files
-from tiny_lm import SENTENCES, tiny_lm, tiny_word_lm, tokenizer_of, tokenizer_with
 
 from elmo_hf import ElmoForPreTraining, ElmoTokenizer
 from elmo_hf.conversion.contract import NamedFiles
@@ -28,6 +24,10 @@ from elmo_hf.language_model.scoring import (
     score_from_zero,
 )
 from elmo_hf.language_model.surprisal_table import PlacedSentence, place_sentences, save_table, surprisal_table
+from tests.helpers.checkpoints import arrays_of
+from tests.helpers.commands import output_of
+from tests.helpers.language_models import tiny_files
+from tests.helpers.tiny_lm import SENTENCES, tiny_lm, tiny_word_lm, tokenizer_of, tokenizer_with
 
 
 def assert_scores(actual: Scores, forward: object, backward: object, tolerance: float = 1e-5) -> None:

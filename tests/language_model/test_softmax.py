@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_lm import WORDS, inputs_of, tiny_word_lm
 from torch import Tensor, nn
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining
 from elmo_hf.language_model.full_cross_entropy import cross_entropy
 from elmo_hf.language_model.sampled_softmax import Candidates, draw_candidates, sampled_losses
 from elmo_hf.model.language_model_elmo import WordSoftmax, block_size, word_log_probs
+from tests.helpers.tiny_lm import WORDS, inputs_of, tiny_word_lm
 
 P, V, N = 7, 23, 13
 LARGE = 17_000  # so many words that 300 predictions are three blocks

@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tiny_lm import SENTENCES, WORDS, tokenizer_with
 
 from elmo_hf.language_model.corpus import BEGIN_INDEX, END_INDEX, Corpus
 from elmo_hf.language_model.streams import SentenceStream
+from tests.helpers.tiny_lm import SENTENCES, WORDS, tokenizer_with
 
 DIRECTIONS = pytest.mark.parametrize("is_backward", [False, True], ids=["forward", "backward"])
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints import FIXTURES, Arrays
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -20,6 +19,7 @@ from elmo_hf.conversion.readers.hdf5_layout import config_from_options, language
 from elmo_hf.conversion.rules import import_arrays
 from elmo_hf.language_model.sampled_softmax import Candidates
 from elmo_hf.training.trainer import ElmoPretrainer, PretrainingArguments
+from tests.helpers.checkpoints import FIXTURES, Arrays
 
 NUM_STEPS = 4
 TOLERANCE = 1e-5

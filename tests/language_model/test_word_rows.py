@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from commands import assert_fails, output_of, run
-from one_direction import forward_half
-from tiny_lm import WORDS, tiny_lm, tokenizer_of, tokenizer_with
 
 from elmo_hf import ElmoForPreTraining
 from elmo_hf.language_model.surprisal_table import PlacedSentence, place_sentences, save_table, surprisal_table
 from elmo_hf.language_model.word_rows import WordRows, read_word_rows, read_word_table, word_rows_table
+from tests.helpers.commands import assert_fails, output_of, run
+from tests.helpers.one_direction import forward_half
+from tests.helpers.tiny_lm import WORDS, tiny_lm, tokenizer_of, tokenizer_with
 
 # Three items: a quotation over several rows, attached marks, unknown words, a cell of two words, blanks at the ends.
 ITEMS = {

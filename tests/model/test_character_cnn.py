@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from tiny_inputs import TINY, assert_outputs_close, random_inputs, word_config
 from torch import Tensor
 
 from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.model.layers_elmo import MULTIPLIER, CharacterCNN, distinct_rows
 from elmo_hf.model.scan_elmo import apply
+from tests.helpers.tiny_inputs import TINY, assert_outputs_close, random_inputs, word_config
 
 FILLER = 9
 WORDS = {"vocab_size": 268, "num_input_words": 6, "word_embedding_size": 3}

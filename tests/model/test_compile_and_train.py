@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_inputs import TINY, assert_outputs_close, random_inputs, word_config
 from torch import Tensor, nn
 from transformers import AutoModel
 from transformers.utils import logging
@@ -14,6 +13,7 @@ from transformers.utils import logging
 from elmo_hf import ElmoConfig, ElmoModel, ElmoPreTrainedModel
 from elmo_hf.kernels.processor_kernels import ProcessorKernels
 from elmo_hf.model.scan_elmo import using
+from tests.helpers.tiny_inputs import TINY, assert_outputs_close, random_inputs, word_config
 
 
 def results(run: Any, model: ElmoModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:

@@ -8,9 +8,6 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from checkpoints import FIXTURES, GOLDEN_CASES, allennlp_to_folder, shared
-from golden import Call, Golden, allennlp_calls, assert_golden
-from tiny_inputs import TINY
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.conversion.contract import NamedFiles
@@ -18,6 +15,9 @@ from elmo_hf.conversion.readers.hdf5_layout import allennlp_rules, options_from_
 from elmo_hf.conversion.rules import export_arrays
 from elmo_hf.conversion.witness.reference import ReferenceElmo, State
 from elmo_hf.kernels.path import scan_path
+from tests.helpers.checkpoints import FIXTURES, GOLDEN_CASES, allennlp_to_folder, shared
+from tests.helpers.golden import Call, Golden, allennlp_calls, assert_golden
+from tests.helpers.tiny_inputs import TINY
 
 GRADIENT_TOLERANCE = 1e-4
 of_each_norm = pytest.mark.parametrize(("layer_norm", "key"), [("none", "mix"), ("batch", "mix_layer_norm")])

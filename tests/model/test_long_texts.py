@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from one_direction import forward_half
-from tiny_inputs import assert_outputs_close, random_inputs
 from torch import Tensor
-from vectors import LAYERS
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.window_vectors import Selection, embed_window
 from elmo_hf.model.layers_elmo import BiLM, ScalarMix
+from tests.helpers.one_direction import forward_half
+from tests.helpers.tiny_inputs import assert_outputs_close, random_inputs
+from tests.helpers.vectors import LAYERS
 
 
 class CountingBiLM(BiLM):

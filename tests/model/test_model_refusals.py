@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from one_direction import forward_half
-from task_models import make_batch, make_task_model
-from tiny_inputs import word_config
 from transformers import AutoConfig
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel
 from elmo_hf.folder.saved_json import one_line
 from elmo_hf.model.layers_elmo import ScalarMix
+from tests.helpers.one_direction import forward_half
+from tests.helpers.task_models import make_batch, make_task_model
+from tests.helpers.tiny_inputs import word_config
 
 WORDS = {"token_encoder": "word_embedding", "vocab_size": 10}
 SHARED = WORDS | {"share_embedding_softmax": True}

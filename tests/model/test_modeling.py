@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_inputs import assert_outputs_close, random_inputs, word_config
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoForPreTraining, ElmoModel
 from elmo_hf.model.layers_elmo import masked_max, masked_mean
+from tests.helpers.tiny_inputs import assert_outputs_close, random_inputs, word_config
 
 
 def test_a_word_embedding_model_reads_its_table() -> None:

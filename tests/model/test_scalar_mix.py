@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_inputs import TINY, assert_outputs_close, random_inputs
 from torch import Tensor
 
 from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.model.layers_elmo import LinearMix, ScalarMix, normalise_batch
+from tests.helpers.tiny_inputs import TINY, assert_outputs_close, random_inputs
 
 
 @pytest.fixture

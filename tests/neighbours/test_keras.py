@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from neighbours import TEXTS
 
 from elmo_hf import tfhub
+from tests.helpers.neighbours import TEXTS
 
 os.environ.setdefault("KERAS_BACKEND", "torch")
 keras = pytest.importorskip("keras")

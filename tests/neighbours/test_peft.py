@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from neighbours import TEXTS
 from packaging.version import Version
-from task_models import make_batch, make_task_model
-from tiny_inputs import assert_outputs_close
 from transformers import AutoModel
 from transformers.integrations.peft import MIN_PEFT_VERSION
 
 from elmo_hf import ElmoModel, ElmoTokenizer
+from tests.helpers.neighbours import TEXTS
+from tests.helpers.task_models import make_batch, make_task_model
+from tests.helpers.tiny_inputs import assert_outputs_close
 
 peft = pytest.importorskip("peft")
 # A transformers may be released before the PEFT that its own adapters need.

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from commands import output_of
 
 from elmo_hf.disk.tables import write_text_table
+from tests.helpers.commands import output_of
 
 pytestmark = pytest.mark.skipif(shutil.which("Rscript") is None, reason="needs R: `apt-get install r-base-core`")
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoints import run_python
-from fresh_process import without
-from neighbours import TEXTS, each_pooling, pooled
+
+from tests.helpers.checkpoints import run_python
+from tests.helpers.fresh_process import without
+from tests.helpers.neighbours import TEXTS, each_pooling, pooled
 
 
 def library() -> Any:

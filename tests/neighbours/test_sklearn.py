@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from neighbours import TEXTS, each_pooling, pooled
+
+from tests.helpers.neighbours import TEXTS, each_pooling, pooled
 
 pytest.importorskip("sklearn")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from neighbours import each_pooling, pooled
 
 from elmo_hf import ElmoModel, ElmoTokenizer
+from tests.helpers.neighbours import each_pooling, pooled
 
 spacy = pytest.importorskip("spacy")
 

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from scan_layers import (
+from torch import Tensor, nn
+
+from elmo_hf.kernels.path import scan_path
+from elmo_hf.kernels.triton_kernels import IS_INTERPRETED
+from elmo_hf.model.scan_elmo import BatchLayout, using
+from tests.helpers.scan_layers import (
     DEVICE,
     FULL,
     IS_TRITON,
@@ -28,12 +33,7 @@ from scan_layers import (
     run,
     with_gradients,
 )
-from tiny_inputs import assert_outputs_close
-from torch import Tensor, nn
-
-from elmo_hf.kernels.path import scan_path
-from elmo_hf.kernels.triton_kernels import IS_INTERPRETED
-from elmo_hf.model.scan_elmo import BatchLayout, using
+from tests.helpers.tiny_inputs import assert_outputs_close
 
 # NumPy's, in Triton's interpreter, of rows that hold no text.
 pytestmark = pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")

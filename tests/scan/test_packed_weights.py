@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from scan_layers import PACKS, PADDED, B, H, Operators, P, T, arguments_of, layer_of, mask_of, run
-from tiny_inputs import assert_outputs_close
 from torch import Tensor
 
 from elmo_hf import ElmoConfig, ElmoModel
@@ -18,6 +16,8 @@ from elmo_hf.kernels.processor_kernels import ProcessorKernels
 from elmo_hf.model.layers_elmo import BiLMLayer
 from elmo_hf.model.scan_elmo import Kernels, using
 from elmo_hf.share.model_info import complete_card
+from tests.helpers.scan_layers import PACKS, PADDED, B, H, Operators, P, T, arguments_of, layer_of, mask_of, run
+from tests.helpers.tiny_inputs import assert_outputs_close
 
 has_onednn = torch.backends.mkldnn.is_available()
 pytestmark = pytest.mark.skipif(not has_onednn, reason="this torch has no oneDNN")

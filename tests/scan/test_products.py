@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from scan_layers import Operators
 from torch import Tensor
 
 from elmo_hf.kernels.eight_bit_products import EightBitProducts, EightBitWeight
 from elmo_hf.model.scan_elmo import Kernels, PlainProducts, Products
+from tests.helpers.scan_layers import Operators
 
 M, N = 12, 5
 THREE_ROWS = 3 * N * 8  # bytes of a block in float64

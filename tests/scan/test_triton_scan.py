@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import run_python
-from scan_layers import DEVICE, IS_TRITON, PADDED, Operators, arguments_of, layer_of, run
 
 from elmo_hf.kernels import triton_kernels
 from elmo_hf.kernels.path import scan_path
 from elmo_hf.kernels.triton_scan import is_available, is_right
 from elmo_hf.model.scan_elmo import Scanned, scan_layer
+from tests.helpers.checkpoints import run_python
+from tests.helpers.scan_layers import DEVICE, IS_TRITON, PADDED, Operators, arguments_of, layer_of, run
 
 needs_triton = pytest.mark.skipif(triton_kernels.triton is None, reason="triton is not installed")
 of_triton = pytest.mark.skipif(not IS_TRITON, reason="Triton does not run in this process")

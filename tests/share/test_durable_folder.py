@@ -10,18 +10,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import hidden_names
 import numpy as np
 import pytest
 import torch
-from checkpoints import run_python
-from fresh_process import without
-from tiny_inputs import TINY
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel, ElmoTokenizer
 from elmo_hf.model import scan_elmo
 from elmo_hf.model.configuration_elmo import CODE_FILES
 from elmo_hf.model.heads_elmo import LSTM
+from tests.helpers import hidden_names
+from tests.helpers.checkpoints import run_python
+from tests.helpers.fresh_process import without
+from tests.helpers.tiny_inputs import TINY
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
 SCAN = "torch._higher_order_ops.scan.scan"

@@ -8,16 +8,16 @@ from typing import Any
 import onnxruntime
 import pytest
 import torch
-from checkpoints import run_python
-from commands import assert_fails, output_of, run
-from fresh_process import without
-from task_models import LSTM, TASKS, make_batch, make_task_model
-from tiny_inputs import TINY, assert_outputs_close, word_config
 from torch import Tensor
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel
 from elmo_hf.folder.loading import load_complete
 from elmo_hf.share.export import NamedTensors, example_inputs, export_model, load_for_export, program_of
+from tests.helpers.checkpoints import run_python
+from tests.helpers.commands import assert_fails, output_of, run
+from tests.helpers.fresh_process import without
+from tests.helpers.task_models import LSTM, TASKS, make_batch, make_task_model
+from tests.helpers.tiny_inputs import TINY, assert_outputs_close, word_config
 
 # What ONNX Runtime's float32 may differ by in models as small as these.
 TOLERANCE = 1e-5

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import transformers
-from checkpoints import run_online
-from commands import assert_fails, output_of, run
-from fresh_process import without
-from loopback_hub import LoopbackHub
 from packaging.version import Version
-from tiny_inputs import TINY
 
 import elmo_hf
 from elmo_hf import ElmoConfig, ElmoTokenizer
 from elmo_hf.model.configuration_elmo import AUTO_MAP, CODE_FILES
+from tests.helpers.checkpoints import run_online
+from tests.helpers.commands import assert_fails, output_of, run
+from tests.helpers.fresh_process import without
+from tests.helpers.loopback_hub import LoopbackHub
+from tests.helpers.tiny_inputs import TINY
 
 WITHOUT = without("elmo_hf", "conversion", "h5py")
 TEXTS = ["The ferry left the harbour at 7:45.", "Yes."]

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoints import run_online
-from commands import assert_fails, output_of, run
-from fresh_process import without
-from hostile_folders import fields, holding, weights
 from huggingface_hub import HfApi, ModelCard
-from loopback_hub import TOKEN, LoopbackHub
-from task_models import IOB_LABELS, make_task_model
-from task_training import make_trainer
-from tiny_lm import tiny_lm
 from transformers import Trainer
 
 from elmo_hf.folder.listed_files import compare_with_list
 from elmo_hf.share.training_card import ElmoTrainer
+from tests.helpers.checkpoints import run_online
+from tests.helpers.commands import assert_fails, output_of, run
+from tests.helpers.fresh_process import without
+from tests.helpers.hostile_folders import fields, holding, weights
+from tests.helpers.loopback_hub import TOKEN, LoopbackHub
+from tests.helpers.task_models import IOB_LABELS, make_task_model
+from tests.helpers.task_training import make_trainer
+from tests.helpers.tiny_lm import tiny_lm
 
 
 @pytest.fixture

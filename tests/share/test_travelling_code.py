@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checkpoints import FIXTURES, GOLDEN_CASES, allennlp_to_folder, run_python
-from fresh_process import without
-from saved_folders import assert_same_without_the_package
-from task_models import FIRST, LSTM, SECOND, TASKS, C, make_task_model
-from tiny_inputs import TINY
 from transformers.dynamic_module_utils import get_imports
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer, WordVectors
 from elmo_hf.model import configuration_elmo
 from elmo_hf.model.configuration_elmo import CODE_FILES, ELMO_HF
 from elmo_hf.share.model_info import describe_code
+from tests.helpers.checkpoints import FIXTURES, GOLDEN_CASES, allennlp_to_folder, run_python
+from tests.helpers.fresh_process import without
+from tests.helpers.saved_folders import assert_same_without_the_package
+from tests.helpers.task_models import FIRST, LSTM, SECOND, TASKS, C, make_task_model
+from tests.helpers.tiny_inputs import TINY
 
 MODEL = Path(configuration_elmo.__file__).parent
 FILES = {*CODE_FILES}

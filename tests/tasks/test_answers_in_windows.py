@@ -1,11 +1,11 @@
 """Windows of long contexts and questions without an answer, labelled as scripts for SQuAD label them."""
 
 import torch
-from task_models import LSTM, TOKENIZER, make_task_model
 from torch import Tensor
 from transformers import BatchEncoding
 
 from elmo_hf import extract_answers
+from tests.helpers.task_models import LSTM, TOKENIZER, make_task_model
 
 CONTEXT = "The ferry waited at the quay all night . At noon it left for the island , and nobody sang on the way home ."
 QUESTIONS = ["When did it leave ?", "Where did it wait ?", "Who paid for it ?"]

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 import torch
 from datasets import Dataset
-from task_models import FIRST, LSTM, SECOND, TOKENIZER, make_batch, make_task_model
-from tiny_inputs import assert_outputs_close, word_config
 from torch import Tensor, nn
 from transformers import DataCollatorForTokenClassification, Trainer, TrainingArguments
 
@@ -20,6 +18,8 @@ from elmo_hf import (
     extract_answers,
 )
 from elmo_hf.model.heads_elmo import Pooler, QuestionAttention, compare
+from tests.helpers.task_models import FIRST, LSTM, SECOND, TOKENIZER, make_batch, make_task_model
+from tests.helpers.tiny_inputs import assert_outputs_close, word_config
 
 
 def test_attention_is_its_equations_and_a_question_without_words_gets_none() -> None:

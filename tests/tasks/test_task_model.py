@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 import torch
-from launching import fork_two
-from task_models import LSTM, TASKS, logits_of, make_batch, make_task_model
-from task_training import each_task, make_trainer, train_on_two_texts
-from tiny_inputs import assert_outputs_close
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification
 from elmo_hf.model.heads_elmo import BiLSTM, TextRows
 from elmo_hf.share.training_card import ElmoTrainer
+from tests.helpers.launching import fork_two
+from tests.helpers.task_models import LSTM, TASKS, logits_of, make_batch, make_task_model
+from tests.helpers.task_training import each_task, make_trainer, train_on_two_texts
+from tests.helpers.tiny_inputs import assert_outputs_close
 
 # Two rows of six positions; 1 and 2 mark the words of the first and of the second text.
 TEXTS = torch.tensor([[0, 1, 1, 0, 2, 0], [0, 0, 0, 1, 2, 2]])

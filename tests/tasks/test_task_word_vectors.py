@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from task_models import FIRST, LSTM, SECOND, TOKENIZER, C, logits_of, make_batch, make_task_model
-from task_training import each_task
-from tiny_inputs import assert_outputs_close
 
 from elmo_hf import ElmoModel, ElmoTokenizer, WordVectors
 from elmo_hf.folder.loading import load_complete
 from elmo_hf.model.heads_elmo import ElmoTaskModel
 from elmo_hf.share.export import NamedTensors, example_inputs
+from tests.helpers.task_models import FIRST, LSTM, SECOND, TOKENIZER, C, logits_of, make_batch, make_task_model
+from tests.helpers.task_training import each_task
+from tests.helpers.tiny_inputs import assert_outputs_close
 
 SIZE = 4
 SPECIAL = ["<S>", "</S>", "<UNK>"]

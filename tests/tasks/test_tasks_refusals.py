@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
-from task_models import make_batch, make_task_model
 
 from elmo_hf import ElmoTokenizer, WordVectors, extract_answers
 from elmo_hf.model.heads_elmo import LinearChainCRF
+from tests.helpers.task_models import make_batch, make_task_model
 
 SPECIAL = ["<S>", "</S>", "<UNK>"]
 VECTORS = WordVectors([*SPECIAL, "ferry"], 4, True)

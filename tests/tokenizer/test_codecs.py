@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from checkpoints import FIXTURES, GOLDEN_CASES
-from rows import BOTH, CHARACTERS_ALONE, WORDS_ALONE
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.conversion.readers.manylangs import name_symbols
 from elmo_hf.model.tokenization_elmo import CharacterCodec, CodePointCodec, VocabularyCodec, read_vocabulary
+from tests.helpers.checkpoints import FIXTURES, GOLDEN_CASES
+from tests.helpers.rows import BOTH, CHARACTERS_ALONE, WORDS_ALONE
 
 # Cut after 48 bytes, or not: inside a character of two, three or four bytes, and just behind one.
 EDGE_WORDS = ["x" * 47, "x" * 48, "x" * 49, "é" * 24, "a" + "é" * 24, "ab" + "🙂" * 12, "x" * 47 + "猫"]

@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from rows import BARE, SPLIT, C, mask, rows
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import BatchEncoding, PreTrainedTokenizerFast
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.model.tokenization_elmo import CharacterCodec
+from tests.helpers.rows import BARE, SPLIT, C, mask, rows
 
 CODEC = CharacterCodec(C)
 

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints import run_python
-from fresh_process import without
-from language_models import words_file
-from rows import BARE, BOTH, CHARACTERS_ALONE, SPLIT, WORDS_ALONE, C, mask, rows
 from test_codecs import allennlp_row
-from tiny_inputs import TINY, assert_outputs_close
 from transformers import AutoTokenizer, DataCollatorForTokenClassification, DataCollatorWithPadding
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.allennlp import ELMoCharacterMapper
 from elmo_hf.model.tokenization_elmo import CharacterCodec
+from tests.helpers.checkpoints import run_python
+from tests.helpers.fresh_process import without
+from tests.helpers.language_models import words_file
+from tests.helpers.rows import BARE, BOTH, CHARACTERS_ALONE, SPLIT, WORDS_ALONE, C, mask, rows
+from tests.helpers.tiny_inputs import TINY, assert_outputs_close
 
 
 def test_special_tokens_have_single_ids(tokenizer: ElmoTokenizer) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rows import SPLIT, C
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.model.tokenization_elmo import CodePointCodec, VocabularyCodec
+from tests.helpers.rows import SPLIT, C
 
 VOCABULARY = {"<pad>": 0, "<S>": 1, "</S>": 2, "<UNK>": 3}
 CUT = {"truncation": True, "return_overflowing_tokens": True}

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from language_models import words_file
-from rows import BOTH, C
 from transformers.dynamic_module_utils import get_imports
 
 from elmo_hf import ElmoConfig, ElmoTokenizer
+from tests.helpers.language_models import words_file
+from tests.helpers.rows import BOTH, C
 
 TEXTS = ["The bank isn't open, 猫.", "", "Yes."]
 # transformers sees torch as not installed, and an import of it fails.

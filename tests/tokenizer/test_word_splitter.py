@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checkpoints import shared
 from transformers import AutoTokenizer
 from word_splitting import measure
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.window_vectors import Selection, embed_window
 from elmo_hf.model.tokenization_elmo import make_word_splitter
+from tests.helpers.checkpoints import shared
 
 # Text and its words; words are joined by blanks here, for none of them holds one.
 PTB_WORDS = {

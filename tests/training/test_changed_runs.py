@@ -14,14 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import bits
-from interrupts import Interrupt, power_cut
-from language_models import state_of, words_file
-from pretraining_runs import VOCABULARY, make_arguments, make_corpus, make_model
-from resumed_runs import At
 from tensorboard.summary.writer.event_file_writer import _AsyncWriterThread
-from tiny_inputs import TINY
-from tiny_lm import tokenizer_with
 from transformers import TrainerCallback
 
 from elmo_hf import ElmoForPreTraining, ElmoTokenizer
@@ -37,6 +30,13 @@ from elmo_hf.training.interruption import StopSignals
 from elmo_hf.training.record import ADDED, FACTS, Start, check_folder, resumed_record
 from elmo_hf.training.run import pretrain
 from elmo_hf.training.trainer import ElmoPretrainer
+from tests.helpers.checkpoints import bits
+from tests.helpers.interrupts import Interrupt, power_cut
+from tests.helpers.language_models import state_of, words_file
+from tests.helpers.pretraining_runs import VOCABULARY, make_arguments, make_corpus, make_model
+from tests.helpers.resumed_runs import At
+from tests.helpers.tiny_inputs import TINY
+from tests.helpers.tiny_lm import tokenizer_with
 
 FIRST = Start("org/first")
 HELD_OUT = make_corpus(4, seed=2)

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import bits
-from language_models import state_of
-from pretraining_runs import VOCABULARY
-from resumed_runs import BEST_STEP, At, interrupt, run
 
 from elmo_hf.disk.checksums import SUMS, write_sums
 from elmo_hf.folder.listed_files import compare_with_list
 from elmo_hf.training.interruption import StopSignals
 from elmo_hf.training.run import newest_checkpoint
+from tests.helpers.checkpoints import bits
+from tests.helpers.language_models import state_of
+from tests.helpers.pretraining_runs import VOCABULARY
+from tests.helpers.resumed_runs import BEST_STEP, At, interrupt, run
 
 WEIGHTS = "model-00001-of-00002.safetensors"
 OFTEN = {"save_steps": 2, "eval_steps": 2}

@@ -10,12 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints import bits
-from commands import output_of
-from hand_written import adagrad, hand_written, logged, train, weights_of
-from language_models import state_of, words_file
-from launching import fork_two
-from pretraining_runs import (
+
+from elmo_hf import ElmoForPreTraining
+from elmo_hf.language_model.scoring import score_carried, score_from_zero
+from elmo_hf.training.trainer import ElmoPretrainer, Windows
+from tests.helpers.checkpoints import bits
+from tests.helpers.commands import output_of
+from tests.helpers.hand_written import adagrad, hand_written, logged, train, weights_of
+from tests.helpers.language_models import state_of, words_file
+from tests.helpers.launching import fork_two
+from tests.helpers.pretraining_runs import (
     FIELDS,
     ROWS,
     VOCABULARY,
@@ -25,12 +29,8 @@ from pretraining_runs import (
     make_sentences,
     write_text,
 )
-from tiny_inputs import assert_outputs_close
-from two_ranks import EXACT, arguments
-
-from elmo_hf import ElmoForPreTraining
-from elmo_hf.language_model.scoring import score_carried, score_from_zero
-from elmo_hf.training.trainer import ElmoPretrainer, Windows
+from tests.helpers.tiny_inputs import assert_outputs_close
+from tests.helpers.two_ranks import EXACT, arguments
 
 
 def assert_changes_close(model: ElmoForPreTraining, expected: ElmoForPreTraining, start: ElmoForPreTraining) -> None:

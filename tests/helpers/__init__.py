@@ -1,0 +1,1 @@
+"""What several tests share, imported as `from tests.helpers.NAME import ...`."""
