@@ -101,7 +101,7 @@ for kind in (AutoConfig, AutoTokenizer, AutoModel):
 def test_a_use_sends_few_requests(hub: LoopbackHub, tiny_folder: Path, tmp_path: Path) -> None:
     """The first one, the first one after an edit, and one offline."""
     # Older versions request config.json again with each file of code.
-    most = (28, 20, 0) if Version(transformers.__version__) >= Version("5.23") else (32, 24, 0)
+    most = (32, 22, 0) if Version(transformers.__version__) >= Version("5.23") else (36, 26, 0)
     files, requests = {path.name: path.read_bytes() for path in tiny_folder.iterdir()}, []
     edited = files | {"README.md": b"Another card.\n"}
     repository = hub.add("org/elmo", files)
@@ -124,7 +124,8 @@ def test_info_of_a_model_on_the_hub_downloads_no_weights(
     online.add("org/secret", bert, is_private=True)
     there, here = (output_of("info", name).splitlines() for name in ("org/elmo", tiny_folder))
     assert there[0].split() == ["model", "org/elmo"]
-    assert there[1:-1] == here[1:-1]
+    # Code is not downloaded, so it is not compared with this version's.
+    assert there[1:-1] == [line for line in here[1:-1] if not line.startswith("code ")]
     cached = {path.name for path in (tmp_path / "cache").glob("*/snapshots/*/*")}
     assert "config.json" in cached
     assert "model.safetensors" not in cached
