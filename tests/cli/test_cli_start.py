@@ -81,7 +81,7 @@ WRONG = {
     "convert files/weights.hdf5 new": "`options` is --options FILE, `weights` is --weights FILE",
     f"convert {TINY_LM} new": "exactly one `.hdf5` file of weights or one TensorFlow checkpoint",
     f"convert {EDGES}/bi_word_2 new --vocabulary none.txt": "none.txt",
-    f"convert {OF_TINY_LM} --softmax {BASE}/weights.hdf5 new": "must hold a softmax, the arrays `softmax/W` and `softmax/b`",
+    f"convert {OF_TINY_LM} --softmax {BASE}/weights.hdf5 new": "must hold a softmax, the arrays `softmax/W`",
     "convert folder new --license M!T": "'M!T'",
     "convert folder new --source here": "'here'",
     "embed bert file.txt -o v.npz": "bert holds a model of `model_type` 'bert'; this is not an ELMo.",
