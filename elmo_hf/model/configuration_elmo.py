@@ -67,7 +67,7 @@ AUTO_MAP = {
 }
 # Attributes that are not fields; transformers and this package set them.
 FURTHER = {"auto_map", "custom_pipelines", "quantization_config", "task_specific_params", "tie_word_embeddings"}
-# Rules between several fields: each in words, and as a check.
+# Rules that several fields share: each in words, and as a check.
 RATE = ("in [0, 1)", lambda value: 0 <= value < 1)
 CLIP = ("a positive number, or None to switch it off", lambda value: 0 < value < math.inf)
 
@@ -160,7 +160,7 @@ class ElmoConfig(PreTrainedConfig):
         forget_bias: added to the forget gate at run time: 1.0 for TensorFlow weights, 0.0 if the bias includes it.
         aligned_layers: layers (0: token vectors) that a matrix of the checkpoint maps into the space of another
             language's model (see `BiLM`); None: none. Not for language models.
-        hidden_size: 2P, the width of every output; another value is an error.
+        hidden_size: width of the ELMo vectors, 2P (P with one direction); another value is an error.
         num_output_representations: how many independent scalar mixes the model computes.
         representation_dropout: dropout on each mixed representation, in training only.
         scalar_mix_weights: L+1 true weights (summing to 1) that every mix gets when a model is made or loaded. None:

@@ -408,7 +408,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
 #
 # A linear-chain conditional random field over the labels of a text (Lafferty et al. 2001; Lample et al. 2016).
 #
-#     score(y) = start[y_1] + sum_t e_t[y_t] + sum_t transitions[y_t-1, y_t] + end[y_W]
+#     score(y) = start[y_1] + sum_t e_t[y_t] + sum_t transitions[y_{t-1}, y_t] + end[y_W]
 #     log Z    = log sum_y exp score(y)                            by messages from left to right
 #     loss     = log Z - log Z over the y that agree with the known labels
 #

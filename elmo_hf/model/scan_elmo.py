@@ -61,7 +61,7 @@ from torch.autograd.function import once_differentiable
 #     torch.ops.mkldnn._linear_pointwise             torch multiplies in blocks, for any number of vectors: slower
 #     torch.ops.mkldnn._reorder_linear_weight        no copy in oneDNN's layout: bfloat16 is slower
 #
-# Neither documented nor private are the following names:
+# The following names are not documented either:
 #
 #     torch.lstm                                     a task's LSTM takes its steps in Python: slower
 #     torch.get_autocast_dtype                       the dtype of autocast is that of a product: a few microseconds more
@@ -325,7 +325,7 @@ def needs_gradient(*tensors: Tensor | None) -> bool:
 # With b in the tens, each weight that is read from memory is used for only a few multiplications. So the order in
 # which W lies in memory decides the speed (docs/speed.md):
 #
-#     8 vectors or more    oneDNN; up to 64 vectors are its second factor, which it copies before it multiplies
+#     8 vectors or more    oneDNN; fewer than 64 vectors are its second factor, which it copies before it multiplies
 #     else                 a batched product of blocks of W's rows; each block fits a core's cache
 #     always               oneDNN, with a copy of W in its own layout, if such a copy is kept
 #
@@ -368,7 +368,7 @@ class PlainProducts:
         if is_for_onednn and can_take_onednn(self.weight[0]):
             if count >= MANY_ROWS or is_bfloat16:
                 return by_onednn(rows[0], self.weight[0], None if plus is None else plus[0])[None]
-            return self._weight_second(rows, plus)
+            return self._vectors_second(rows, plus)
         blocks = self.num_blocks(count)
         if blocks > 1:
             return self._in_blocks(rows, plus, blocks)
@@ -376,7 +376,7 @@ class PlainProducts:
             return torch.bmm(rows, self.columns)
         return torch.baddbmm(plus, rows, self.columns)
 
-    def _weight_second(self, rows: Tensor, plus: Tensor | None) -> Tensor:
+    def _vectors_second(self, rows: Tensor, plus: Tensor | None) -> Tensor:
         """The same for one direction by oneDNN, with the vectors as its second factor."""
         product = by_onednn(self.weight[0], rows[0], None).t()
         sums = rows.new_empty(1, rows.shape[1], self.weight.shape[1])
@@ -398,7 +398,7 @@ class PlainProducts:
         return products.flatten(2).contiguous()
 
     def num_blocks(self, count: int) -> int:
-        """The number of blocks for `count` vectors: a power of two, so that a block has at least as many rows."""
+        """The number of blocks for `count` vectors: a power of two, each with at least `count` rows of W."""
         directions, height, _ = self.weight.shape
         if directions > 1 or self.weight.device.type != "cpu" or (count == 1 and not self.is_amd):
             return 1
@@ -862,7 +862,9 @@ def _clipped(tensor: Tensor, limit: float | None) -> Tensor:
 def _factors(trace: Trace, previous_cells: Tensor, limits: Limits) -> tuple[Tensor, Tensor, Tensor]:
     """The factors of dz `(D, N, 4H)`, which each step multiplies in place; o (1 - tanh^2 c) and m `(D, N, H)`."""
     input_gate, forget_gate, candidate, output_gate = trace.gates.chunk(4, dim=2)
-    tanh_cells = _clipped(trace.cells, limits.cell).tanh()
+    # A clipped copy may be overwritten; the trace may not.
+    clipped = _clipped(trace.cells, limits.cell)
+    tanh_cells = clipped.tanh() if clipped is trace.cells else clipped.tanh_()
     to_cell = tanh_cells.square().neg_().add_(1).mul_(output_gate)
     factors = torch.empty_like(trace.gates)
     for_input, for_forget, for_candidate, for_output = factors.chunk(4, dim=2)
