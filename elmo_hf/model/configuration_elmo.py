@@ -5,10 +5,11 @@
 A model is a token encoder (the character CNN of Kim et al. 2016, or a word embedding), L layers of LSTMP cells (Sak et
 al. 2014) in two directions that never mix, and scalar mixes on top.
 
-Glossary of the whole package: B batch, T words of the longest sentence, C characters per word (`max_word_length`), E
-character embedding (`char_embedding_size`), F filters in total, W word embedding (`word_embedding_size`), P projection
-(`projection_size`), H memory cell (`cell_size`), L layers (`num_hidden_layers`). Widths 2P and 2H are for two
-directions; a model of one direction (`bidirectional=False`) has P and H, and its first layer has the token vector once.
+Glossary of the whole package, unless a section gives a letter another meaning (N, S and W do change): B batch, T words
+of the longest sentence, C characters per word (`max_word_length`), E character embedding (`char_embedding_size`), F
+filters in total, W word embedding (`word_embedding_size`), P projection (`projection_size`), H memory cell
+(`cell_size`), L layers (`num_hidden_layers`). Widths 2P and 2H are for two directions; a model of one direction
+(`bidirectional=False`) has P and H, and its first layer has the token vector once.
 
 Deliberate differences from bilm-tf's `options.json`: None (never 0) switches a clip off; fields record whether a linear
 projection exists (`char_projection`, `cell_projection`); bilm-tf infers this from sizes, AllenNLP always assumes one;
@@ -366,8 +367,8 @@ class ElmoConfig(PreTrainedConfig):
 def save_code(folder: str | os.PathLike) -> None:
     """Copies the code beside this file into `folder`, in which a config, model or tokenizer is being saved.
 
-    Checksums of files that were in the folder before would be wrong afterwards, so their list is removed. Of a class
-    from a folder, transformers itself copies that folder's code.
+    Checksums of files that were in the folder before would be wrong afterwards, so their list is removed. If this file
+    is a folder's own code, transformers copies that code, and nothing else is done here.
     """
     folder = Path(folder)
     with contextlib.suppress(FileNotFoundError):

@@ -5,7 +5,8 @@
     ids -> biLM -> layers -> mixes -> representations -> task encoder -> word vectors -> the task's classifier
 
 From top to bottom: the words of a batch as one row for each text, the encoder, what the models share, the CRF, and the
-models that classify texts, label words and answer questions. Each section has its equations and its glossary.
+models that classify texts, label words and answer questions. Each section has the equations and the glossary that it
+needs.
 """
 
 from collections.abc import Collection, Sequence
@@ -226,7 +227,10 @@ class EncodedTexts(NamedTuple):
 
 
 class ElmoTaskModel(ElmoPreTrainedModel):
-    """A biLM with mixes and an encoder; a subclass adds the classifier, `classify`, and calls `post_init`."""
+    """A biLM with mixes and an encoder.
+
+    A subclass adds the classifier, calls `post_init`, and has `classify` and `output_class`, or its own `forward`.
+    """
 
     # From a pretraining checkpoint.
     _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
@@ -412,8 +416,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
 #     log Z    = log sum_y exp score(y)                            by messages from left to right
 #     loss     = log Z - log Z over the y that agree with the known labels
 #
-#     m_1     = start           m_t+1[k]  = log sum_j exp(alpha_t[j] + transitions[j, k]),    alpha_t = m_t + e_t
-#     beta_W  = end             beta_t[j] = log sum_k exp(transitions[j, k] + e_t+1[k] + beta_t+1[k])
+#     m_1     = start           m_{t+1}[k] = log sum_j exp(alpha_t[j] + transitions[j, k]),    alpha_t = m_t + e_t
+#     beta_W  = end             beta_t[j] = log sum_k exp(transitions[j, k] + e_{t+1}[k] + beta_{t+1}[k])
 #     log p(y_t = k) = alpha_t[k] + beta_t[k] - log Z
 #
 # With labels named in the IOB2 scheme, `I-X` may follow only `B-X` and `I-X`; other transitions have probability 0.
@@ -508,6 +512,8 @@ class LinearChainCRF(nn.Module):
         emissions, transitions, start, end = self._scores(emissions)
         stay = torch.arange(len(start), device=mask.device)
 
+        # `origin` is the best label before each label of the next word. After the last word each label points to
+        # itself, so that going back over padding keeps the last label.
         def step(state: State, word: State) -> Stepped:
             message, best = state
             emission, is_word, has_next = word
@@ -806,8 +812,8 @@ class ElmoForTokenClassification(ElmoTaskModel):
 #     null odds   = start_0 + end_0 - max (start_i + end_j)                over all spans i <= j < i + max_answer_words
 #
 # The answer is the span with the largest start_i + end_j. Each softmax runs over the words of the context and "no
-# answer". A softmax does not change if the same number is added to all its logits, so b, minus itself, is the learned
-# logit of "no answer" that Levy et al. (2017) append to those of BiDAF.
+# answer". A softmax does not change if the same number is added to all its logits, so -b is in effect the learned logit
+# of "no answer" that Levy et al. (2017) append to those of BiDAF.
 #
 # Glossary: B batch, T positions of a row, Q words of the longest question or context, D width of an encoded word.
 #

@@ -109,7 +109,8 @@ class LanguageModelBatch(NamedTuple):
     mask: Tensor  # (B, T), True on words and boundaries
     targets: Sequence[Tensor] | None  # for each direction (B, T), the class of the word to predict, -100 for none
     resets: Sequence[Tensor] | None  # as in `BiLM`
-    columns_to_word: int  # from the column of a state to that of the word that it predicts, in reading order
+    # How many columns a state stands before the word that it predicts, in reading order: 1 in sentences, 0 in a window.
+    columns_to_word: int
 
 
 class PackageParts(Protocol):

@@ -4,7 +4,7 @@
 
     ids -> token encoder -> v_1 .. v_T -> L biLM layers -> h_0 .. h_L -> mix -> ELMo vectors -> pooling
 
-Each part has its equations and its glossary at the head of its section. From top to bottom: checks of inputs, pooling,
+The equations and the glossary of a part are at the head of its section. From top to bottom: checks of inputs, pooling,
 mixes, token encoders, the LSTMP of one direction, the biLM.
 """
 
@@ -585,7 +585,7 @@ def clip(tensor: Tensor, limit: float | None) -> Tensor:
 # Glossary: D directions (2, or 1 without `bidirectional`; along the last axis the forward one comes first), B batch, T
 # words, S words of a piece, P projection, H cell, L layers.
 #
-# As in bilm-tf and AllenNLP, the residual is not part of the state; `LSTMP` lists how the state differs from theirs.
+# As in bilm-tf and AllenNLP, the residual is not part of the state; the section "LSTMP" lists how the state differs.
 
 try:
     from transformers.modeling_layers import GradientCheckpointingLayer

@@ -48,8 +48,8 @@ from .scan_elmo import is_hooked
 
 logger = logging.get_logger(__name__)
 
-# Code that every config names and this file does not import, so that transformers does not copy it with a class of a
-# folder.
+# Every config names these files, but this one does not import them. transformers copies only what a class imports, so
+# for a model that a folder's code loaded they are copied here.
 HEAD_FILES = ("heads_elmo.py", "language_model_elmo.py")
 # Files for sentence-transformers: a text's vector is `pooler_output`. Without these files, it would average
 # `last_hidden_state`, boundaries included.
@@ -223,7 +223,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
             self.push_to_hub(pushing.pop("repo_id", os.path.basename(save_directory)), **pushing)
 
     def _save_files_beside(self, folder: Path) -> None:
-        """Saves the code, and the files for sentence-transformers; those of a folder stay as they are in it."""
+        """Saves code and the files for sentence-transformers; a folder's own code copies those it was loaded with."""
         if not IS_CODE_OF_FOLDER:
             save_code(folder)
             for name, content in SENTENCE_FILES.items():
@@ -233,7 +233,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
         paths = self._files_of_source()
         self._register()
         folder.mkdir(parents=True, exist_ok=True)
-        save_code(folder)
+        save_code(folder)  # this only removes old checksums: transformers copies the code of the class
         for path in paths:
             if not path.parent.samefile(folder):
                 shutil.copy(path, folder)

@@ -27,7 +27,7 @@ Glossary: D directions, B batch, T positions, b_t texts that have a word at step
 
 From top to bottom: private names of torch, a loop over words for exported graphs, an LSTMP's parameters, products of
 large weights, the reading order of a batch, the operations of a processor, and the packed scan. Everything takes and
-returns tensors and imports only torch. The slow reference is `LSTMP.forward` in `layers_elmo.py`.
+returns tensors, and the file imports only torch. The slow reference is `LSTMP.forward` in `layers_elmo.py`.
 """
 
 import functools
@@ -323,7 +323,7 @@ def needs_gradient(*tensors: Tensor | None) -> bool:
 #     y = W v + c      W (m, n); b vectors v, the rows of (b, n), give the rows of (b, m): a step of an LSTM for b texts
 #
 # With b in the tens, each weight that is read from memory is used for only a few multiplications. So the order in
-# which W lies in memory decides the speed (docs/speed.md):
+# which W lies in memory decides the speed (docs/speed.md in the package's repository):
 #
 #     8 vectors or more    oneDNN; fewer than 64 vectors are its second factor, which it copies before it multiplies
 #     else                 a batched product of blocks of W's rows; each block fits a core's cache
@@ -770,6 +770,8 @@ class PackedScan(NamedTuple):
             if keeps is not None:
                 hidden.mul_(keeps[step])
                 cell.mul_(keeps[step])
+            # Without a trace, gates are written over z, and cells over the state. With one, gates and unclipped cells
+            # go into the trace, and only clipped cells into the state.
             trace = None if traces is None else traces[step]
             products = weights.recurrent.times(hidden, gate_input).to(cell.dtype)
             gates = products if trace is None else trace.gates

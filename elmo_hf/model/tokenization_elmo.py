@@ -5,7 +5,7 @@
     text -> word splitter -> words -> codec -> ids (T, C) or (T,) -> padding -> (B, T, C) or (B, T)
 
 From top to bottom: the word splitter, the codecs of bytes, words and code points, the texts of a call, padding, and the
-class `ElmoTokenizer`. Each section has its glossary.
+class `ElmoTokenizer`. Each section has the glossary that it needs.
 """
 
 import json

@@ -14,7 +14,7 @@ CPU_FACTS = Path("/proc/cpuinfo")
 
 
 def describe_environment(kernels: ProcessorKernels | None = None, cpu_facts: Path = CPU_FACTS) -> list[tuple[str, str]]:
-    """Pairs of a name and a value: versions, processor, threads, GPU, and the layout of large weights (`scan/`)."""
+    """Pairs of a name and a value: versions, processor, threads, GPU, and the layout of large weights."""
     if kernels is None:
         kernels = ProcessorKernels()
     packages = ("elmo-hf", "torch", "transformers", "tokenizers")
