@@ -12,7 +12,7 @@ from torch import Tensor
 from elmo_hf import ElmoConfig, ElmoModel
 from elmo_hf.kernels.packing import pack
 from elmo_hf.kernels.path import scan_path
-from elmo_hf.kernels.processor_kernels import ProcessorKernels
+from elmo_hf.kernels.processor_kernels import ProcessorKernels, WeightState
 from elmo_hf.model.layers_elmo import BiLMLayer
 from elmo_hf.model.scan_elmo import Kernels, using
 from elmo_hf.share.model_info import complete_card
@@ -75,12 +75,19 @@ def test_in_bfloat16_the_first_scan_keeps_what_it_packs_or_widens(multiplies: bo
     assert packed_columns(kernels, layer, mask) == [4] * 2 * multiplies
 
 
+def negate_last_number(weight: Tensor) -> None:
+    """Negates the last number through NumPy, which torch does not see."""
+    weight.detach().numpy()[-1, -1] *= -1
+
+
 CHANGES: dict[str, Callable[[Tensor], object]] = {
     "in place": lambda weight: weight.mul_(2),
     "another tensor": lambda weight: setattr(weight, "data", 2 * weight.data),
     "one row": lambda weight: weight.data[weight.shape[1]].add_(1),
     "all columns but one": lambda weight: weight.data[:, 1:].add_(1),
     "one number, counted": lambda weight: weight[0, 1].add_(1),
+    "one column": lambda weight: weight.data[:, 1].neg_(),
+    "the last number, by NumPy": negate_last_number,
     "rows in another order": lambda weight: weight.data.copy_(weight.data.flip(0)),
 }
 
@@ -99,6 +106,24 @@ def test_changed_weights_are_used_as_they_are_and_can_be_packed_again(change: Ca
                 change(lstm.recurrent_linear.weight)
                 change(lstm.projection.weight)
         assert packed_columns(kernels, layer) == []
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize("shape", [(64, 48), (48, 37), (7, 5)])
+def test_the_state_of_a_weight_shows_every_change(shape: tuple[int, int], dtype: torch.dtype) -> None:
+    weight = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    sums = WeightState.of(weight).sums
+    last_bits = weight.flatten().view(torch.int16)[:: weight.element_size() // 2]
+    for index in range(weight.numel()):  # the smallest change of each single number
+        last_bits[index] ^= 1
+        assert not torch.equal(WeightState.of(weight).sums, sums)
+        last_bits[index] ^= 1
+    one_column_negated, two_columns_swapped = weight.clone(), weight.clone()
+    one_column_negated[:, 3] *= -1
+    two_columns_swapped[:, [0, 4]] = weight[:, [4, 0]]
+    for changed in (weight.flip(0), weight.flip(1), -weight, one_column_negated, two_columns_swapped):
+        assert not torch.equal(WeightState.of(changed).sums, sums)
+    assert torch.equal(WeightState.of(weight.clone()).sums, sums)
 
 
 def test_what_cannot_be_packed_is_not_and_what_is_kept_dies_with_its_weight() -> None:
