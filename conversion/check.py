@@ -41,7 +41,7 @@ def check_conversion(
     """
     if checkpoint.make_reference is None:
         raise ConversionError(
-            "the check compares with a reference that reads characters, but this model reads word ids; convert it "
+            "the check compares with a reference, and this model has none, as all that read word ids; convert it "
             "without the check."
         )
     model, tokenizer = load_complete(folder), load_tokenizer(folder)

@@ -77,6 +77,7 @@ class Places:
 
     def __init__(self, source: Arrays, tensors: Arrays) -> None:
         """Takes what a plain reader finds in the checkpoint, and the converted tensors."""
+        assert source, "the plain reader finds no array: `read_arrays` must know the suffix of the file"
         found = numbers_of(tensors)
         sizes, self.names = np.abs(found), [*tensors]
         is_carried = {name: np.isin(np.abs(array), sizes[sizes > 0]).any() for name, array in source.items()}
