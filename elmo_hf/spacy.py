@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from spacy.language import Language
 from spacy.tokens import Doc, Span, Token
 from spacy.util import minibatch
 
 from .embedding.window_vectors import Selection, embed_window
 from .folder.loading import load_complete, load_tokenizer
+from .model.layers_elmo import pooling_of
 from .public import ElmoModel, ElmoTokenizer
 
 
@@ -103,14 +105,15 @@ def set_hooks(doc: Doc, pooling: str = "mean") -> Doc:
 
     Args:
         doc: a doc that went through the component; its hooks may be lost.
-        pooling: the `pooling` of the model's config; `"max"`, or anything else for the mean.
+        pooling: the `pooling` of the model's config.
+
+    Raises:
+        KeyError: if there is no such pooling.
     """
+    pool = pooling_of(pooling)
 
     def pooled(part: Doc | Span) -> np.ndarray:
-        rows = part.tensor[_are_words(part)]
-        if len(rows) == 0:
-            return np.zeros(part.tensor.shape[1], dtype=np.float32)
-        return rows.max(axis=0) if pooling == "max" else rows.mean(axis=0)
+        return pool(torch.tensor(part.tensor)[None], torch.tensor(_are_words(part))[None])[0].numpy()
 
     for hooks, vector in (
         (doc.user_hooks, pooled),

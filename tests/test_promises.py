@@ -5,6 +5,7 @@ import inspect
 import json
 from dataclasses import fields
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
 import google_crc32c
 import h5py
@@ -52,6 +53,12 @@ CONFIG = dict(
     word_vectors=None, mark_size=None, classifier_dropout=0.0, pooling="mean", text_pairs=False, use_crf=False,
     num_softmax_words=None, softmax="full", num_softmax_samples=8192, share_embedding_softmax=False, lm_dropout=0.1,
     pad_token_id=0, bos_token_id=257, eos_token_id=258,
+)  # fmt: skip
+# The values of config keys that have a few.
+CHOICES = dict(
+    token_encoder=("char_cnn", "word_embedding"), alphabet=("bytes", "code_points"), char_activation=("relu", "tanh"),
+    scalar_mix_layer_norm=("none", "batch", "word"), layer_mix=("scalar", "linear"), task_encoder=("none", "lstm"),
+    pooling=("mean", "max", "attention"), softmax=("full", "sampled"), pad_token_id=(0,),
 )  # fmt: skip
 # Names and shapes of the parameters of `tiny_config`.
 STATE_DICT_KEYS = {
@@ -194,9 +201,11 @@ def test_a_tuple_of_outputs_has_the_order_of_the_fields(tiny_model: ElmoModel) -
     assert [field.name for field in fields(ElmoForPreTrainingOutput)] == PRETRAINING_OUTPUT_FIELDS.split()
 
 
-def test_the_config_has_its_keys_and_defaults_and_names_every_auto_class() -> None:
+def test_the_config_has_its_keys_values_and_defaults_and_names_every_auto_class() -> None:
     written = ElmoConfig().to_dict()
     assert {name: written[name] for name in CONFIG} == CONFIG
+    choices = {field.name: get_args(field.type) for field in fields(ElmoConfig) if get_origin(field.type) is Literal}
+    assert choices == CHOICES
     assert set(ElmoConfig().to_diff_dict()) - {"model_type", "transformers_version", "auto_map"} == set(CONFIG)
     assert written["auto_map"] == AUTO_MAP
     assert ElmoConfig().keys_to_ignore_at_inference == ["state_hidden", "state_cell"]

@@ -22,7 +22,7 @@ from transformers.modeling_outputs import QuestionAnsweringModelOutput, Sequence
 from transformers.utils import ModelOutput
 
 from .configuration_elmo import ElmoConfig, require
-from .layers_elmo import IGNORED, check_shape, checked_words, masked_max, masked_mean, may_depend_on_data
+from .layers_elmo import IGNORED, POOLINGS, check_shape, checked_words, may_depend_on_data
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, can_return_tuple
 from .scan_elmo import State, Stepped, autocast_dtype, is_exporting, lstm, scan_words
 
@@ -620,10 +620,8 @@ class Pooler(nn.Module):
 
     def forward(self, vectors: Tensor, mask: Tensor) -> Tensor:
         """Maps `(N, W, D)` with `mask` `(N, W)` to `(N, D)`, zero for a text without words."""
-        if self.pooling == "mean":
-            return masked_mean(vectors, mask)
-        if self.pooling == "max":
-            return masked_max(vectors, mask)
+        if self.pooling != "attention":
+            return POOLINGS[self.pooling](vectors, mask)
         mask = mask.unsqueeze(-1)
         weights = self.query(vectors).masked_fill(~mask, torch.finfo(vectors.dtype).min).softmax(dim=1)
         return (weights * vectors.masked_fill(~mask, 0)).sum(dim=1)

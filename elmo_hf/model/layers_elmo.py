@@ -138,6 +138,17 @@ def masked_max(vectors: Tensor, mask: Tensor) -> Tensor:
     return filled.amax(dim=1).masked_fill(~mask.any(dim=1), 0)
 
 
+# The poolings without parameters, by their names in the config.
+POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"mean": masked_mean, "max": masked_max}
+
+
+def pooling_of(name: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """The pooling of a config outside classifiers; there the mean replaces "attention", which has parameters."""
+    if name == "attention":
+        return masked_mean
+    return POOLINGS[name]
+
+
 # ---- Mixes of layers -------------------------------------------------------------------------------------------------
 #
 # The scalar mix: one vector per word from all layers of the biLM (Peters et al. 2018, equation 1).

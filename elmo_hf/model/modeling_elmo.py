@@ -40,9 +40,8 @@ from .layers_elmo import (
     checked_mask,
     checked_words,
     distinct_rows,
-    masked_max,
-    masked_mean,
     may_depend_on_data,
+    pooling_of,
 )
 from .scan_elmo import is_hooked
 
@@ -416,13 +415,8 @@ class ElmoModel(ElmoPreTrainedModel):
         return tuple(self.dropout(mix(layers, mask)) for mix in self.mixes)
 
     def pool(self, vectors: Tensor, is_text: Tensor) -> Tensor:
-        """One vector for each text, `(B, 2P)`, from `vectors` `(B, T, 2P)` where `is_text` `(B, T)` is True.
-
-        Only classifiers have "attention", which is learned; here the mean replaces it.
-        """
-        if self.config.pooling == "max":
-            return masked_max(vectors, is_text)
-        return masked_mean(vectors, is_text)
+        """One vector for each text, `(B, 2P)`, from `vectors` `(B, T, 2P)` where `is_text` `(B, T)` is True."""
+        return pooling_of(self.config.pooling)(vectors, is_text)
 
     def _may_read_in_pieces(self, mask: Tensor, output_hidden_states: bool | None) -> bool:
         """Whether the texts are long and only their mixes are requested; reading in pieces then saves memory."""

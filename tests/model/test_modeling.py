@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoForPreTraining, ElmoModel
-from elmo_hf.model.layers_elmo import masked_max, masked_mean
+from elmo_hf.model.layers_elmo import POOLINGS, masked_max, masked_mean
 from tests.helpers.tiny_inputs import assert_outputs_close, random_inputs, word_config
 
 
@@ -36,7 +36,7 @@ def test_outputs_have_the_promised_shapes_and_are_zero_on_padding(tiny_config: E
 
 
 @pytest.mark.parametrize("pooling", ["mean", "attention", "max"])  # attention is a classifier's; here it is the mean
-def test_mean_and_maximum_are_of_words_without_boundaries_and_padding(tiny_config: ElmoConfig, pooling: str) -> None:
+def test_a_text_is_pooled_from_its_words_without_boundaries_and_padding(tiny_config: ElmoConfig, pooling: str) -> None:
     """Of texts of three words, of one word and of none, between boundaries; of the first of two mixes."""
     tiny_config.pooling, tiny_config.num_output_representations = pooling, 2
     inputs = random_inputs(tiny_config, [5, 3, 2])
@@ -52,9 +52,11 @@ def test_mean_and_maximum_are_of_words_without_boundaries_and_padding(tiny_confi
     assert masked_max(torch.ones(2, 0, 3), torch.ones(2, 0, dtype=torch.bool)).tolist() == [[0, 0, 0]] * 2
 
 
+@pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_padding_changes_neither_words_nor_state(tiny_model: ElmoModel, side: str) -> None:
+def test_padding_changes_neither_words_nor_texts_nor_state(tiny_model: ElmoModel, side: str, pooling: str) -> None:
     lengths = [2, 6, 1, 4]
+    tiny_model.config.pooling = pooling
     tiny_model.double()
     inputs = random_inputs(tiny_model.config, lengths)
     places = [slice(0, length) if side == "right" else slice(6 - length, 6) for length in lengths]
