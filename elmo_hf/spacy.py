@@ -125,9 +125,13 @@ def set_hooks(doc: Doc, pooling: str = "mean") -> Doc:
 
 
 def _similarity(one: Doc | Span | Token, other: Any) -> float:
-    """The cosine; 0 if a vector is zero."""
-    first, second = one.vector, other.vector
-    norms = np.linalg.norm(first) * np.linalg.norm(second)
+    """The cosine; 0 if a vector is zero.
+
+    Raises:
+        ValueError: if the vectors have different widths, as those of a doc that did not go through the component.
+    """
+    product = one.vector @ other.vector
+    norms = np.linalg.norm(one.vector) * np.linalg.norm(other.vector)
     if norms == 0:
         return 0.0
-    return float(first @ second / norms)
+    return float(product / norms)
