@@ -52,8 +52,8 @@ class TextRows:
         place = torch.where(mask, places_of_words, places_of_others) - 1
         positions = torch.arange(mask.shape[1], device=mask.device).expand_as(place)
         order = torch.zeros_like(place).scatter(1, place, positions)
-        if not torch.compiler.is_compiling():
-            # Cuts to the longest text; a compiled shape cannot depend on the data.
+        if may_depend_on_data() and len(mask) > 0:
+            # Cuts to the longest text.
             order = order[:, : max(int(mask.sum(dim=1).max()), 1)]
         self.masks = masks
         self.batch_size, self.num_positions = masks[0].shape
@@ -294,6 +294,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             **kwargs: as in `ElmoModel`.
 
         Raises:
+            TypeError: if ids are not integers.
             ValueError: as in `encode_texts` and `classify`.
         """
         texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids, marks)
@@ -332,6 +333,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         """Encodes the words of a batch; the arguments are those of `forward`.
 
         Raises:
+            TypeError: if ids are not integers.
             ValueError: if a shape is wrong, if a row does not have `num_texts` texts, if `marks` are given without
                 `mark_size`, or if `bilm_layers` are given although the biLM learns.
         """
@@ -387,7 +389,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def _texts(self, ids: Tensor, mask: Tensor) -> list[Tensor]:
         """A mask `(B, T)` of each row's first text with its boundaries, and one of its second text."""
         begins = self.elmo.begins(ids) & mask
-        if not torch.compiler.is_compiling():  # a compiled graph cannot read the data
+        if may_depend_on_data():
             self._refuse_wrong_texts(begins.sum(dim=1))
         text = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
         return [mask & (text == number) for number in range(1, self.num_texts + 1)]
@@ -963,6 +965,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         word; if it leaves out everything, it is 0.
 
         Raises:
+            TypeError: if ids are not integers.
             ValueError: as in `encode_texts`, or if another position is before the context.
         """
         inputs_embeds = kwargs.get("inputs_embeds")

@@ -174,6 +174,30 @@ def test_a_batch_without_words_keeps_a_column() -> None:
     assert rows.put_back(torch.ones(2, 1, 4)).tolist() == torch.zeros(2, 3, 4).tolist()
 
 
+@each_task
+@each_encoder
+def test_a_batch_without_rows_has_outputs_without_rows(task: str, encoder: dict[str, Any]) -> None:
+    model = make_task_model(task, **encoder).eval()
+    batch = {name: tensor[:0] for name, tensor in make_batch(task).items()}
+    output = model(**batch)
+    expected = logits_of(model(**make_batch(task)))
+    assert logits_of(output).shape == expected[:0].shape
+    assert output.loss == 0
+
+
+@each_task
+def test_under_vmap_each_text_has_its_logits(task: str) -> None:
+    """`torch.func` allows no shape that depends on numbers."""
+    model = make_task_model(task).eval()
+    ids = make_batch(task)["input_ids"]
+    expected = logits_of(model(ids))
+
+    def logits_of_row(row: torch.Tensor) -> torch.Tensor:
+        return logits_of(model(row[None]))[0]
+
+    assert_outputs_close(torch.func.vmap(logits_of_row)(ids), expected)
+
+
 def test_the_tasks_lstm_is_torchs_over_packed_texts() -> None:
     ours, theirs = BiLSTM(5, 3), nn.LSTM(5, 3, batch_first=True, bidirectional=True)
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
