@@ -24,7 +24,7 @@ from transformers.utils import ModelOutput
 from .configuration_elmo import ElmoConfig, require
 from .layers_elmo import IGNORED, check_shape, checked_words, masked_max, masked_mean, may_depend_on_data
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, can_return_tuple
-from .scan_elmo import State, Stepped, autocast_dtype, is_exporting, lstm, scan_words
+from .scan_elmo import State, Stepped, autocast_dtype, has_transforms, is_exporting, lstm, scan_words
 
 # ---- Texts as rows ---------------------------------------------------------------------------------------------------
 #
@@ -117,9 +117,9 @@ class LSTM(nn.LSTM):
         if dtype is not None:
             inputs = inputs.to(dtype)
         names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
-        weights = [self.get_parameter(name).to(inputs.dtype) for name in names]
+        weights = [getattr(self, name).to(inputs.dtype) for name in names]
         zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
-        if not is_exporting():
+        if not is_exporting() and not has_transforms():  # `torch.func` knows no rule for torch's LSTM
             outputs = lstm(inputs, [zeros[None], zeros[None]], weights)
             if outputs is not None:
                 return outputs
@@ -477,7 +477,7 @@ class LinearChainCRF(nn.Module):
         """
         is_known = mask & (labels != IGNORED)
         labels = labels.masked_fill(~is_known, 0).long()
-        agrees = nn.functional.one_hot(labels, len(self.labels)).bool()
+        agrees = labels.unsqueeze(-1) == torch.arange(len(self.labels), device=labels.device)
         self._refuse_illegal(labels, is_known)
         emissions = _wide(emissions)
         agreeing = emissions.masked_fill(~agrees & is_known.unsqueeze(-1), IMPOSSIBLE)
@@ -546,6 +546,8 @@ class LinearChainCRF(nn.Module):
 
     def _refuse_illegal(self, labels: Tensor, is_known: Tensor) -> None:
         """Raises ValueError if a known label `(N, W)` may not follow the known one before it."""
+        if not may_depend_on_data():
+            return
         # The label before each word: K for the beginning of the text; after an unknown label, any may follow.
         before = nn.functional.pad(labels[:, :-1], (1, 0), value=len(self.labels))
         is_known = is_known & nn.functional.pad(is_known[:, :-1], (1, 0), value=True)
