@@ -147,7 +147,7 @@ class ElmoConfig(PreTrainedConfig):
             characters (ids of shape (B, T, C + 1)) and its vector precedes the CNN's features.
         word_embedding_size: W, width of those word vectors. With `"word_embedding"`, width of a table that a linear
             layer maps to P; None for a table of width P without that layer (bilm-tf).
-        max_word_length: C, characters per word, including its begin and end marks.
+        max_word_length: C, characters per word, including its begin and end marks; at least the widest filter's width.
         char_embedding_size: E.
         char_filters: [width, count] of each convolution, in order; widths in characters.
         char_activation: `"relu"` or `"tanh"`, of the convolutions only.
