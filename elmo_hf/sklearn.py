@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from .embedding.window_vectors import Selection, embed_window
 from .folder.loading import load_shared
+from .text.batches import BATCH_POSITIONS
 
 
 class ElmoVectorizer(TransformerMixin, BaseEstimator):
@@ -24,7 +25,7 @@ class ElmoVectorizer(TransformerMixin, BaseEstimator):
     vectors of its words; zeros for a text without words.
     """
 
-    def __init__(self, model: str | Path = "tiny", *, batch_words: int = 2048, device: str = "cpu") -> None:
+    def __init__(self, model: str | Path = "tiny", *, batch_words: int = BATCH_POSITIONS, device: str = "cpu") -> None:
         """Keeps the arguments; nothing is loaded yet.
 
         Args:

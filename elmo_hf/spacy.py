@@ -26,10 +26,11 @@ from .embedding.window_vectors import Selection, embed_window
 from .folder.loading import load_complete, load_tokenizer
 from .model.layers_elmo import pooling_of
 from .public import ElmoModel, ElmoTokenizer
+from .text.batches import BATCH_POSITIONS
 
 
 @Language.factory(
-    "elmo", default_config={"model": "tiny", "batch_words": 2048, "device": "cpu"}, assigns=["doc.tensor"]
+    "elmo", default_config={"model": "tiny", "batch_words": BATCH_POSITIONS, "device": "cpu"}, assigns=["doc.tensor"]
 )
 def make_elmo(nlp: Language, name: str, model: str, batch_words: int, device: str) -> "ElmoPipe":
     """Makes the component; spaCy calls it."""
@@ -39,7 +40,7 @@ def make_elmo(nlp: Language, name: str, model: str, batch_words: int, device: st
 class ElmoPipe:
     """The component. It loads the model for the first doc, or when spaCy loads a saved pipeline."""
 
-    def __init__(self, model: str = "tiny", batch_words: int = 2048, device: str = "cpu") -> None:
+    def __init__(self, model: str = "tiny", batch_words: int = BATCH_POSITIONS, device: str = "cpu") -> None:
         """Keeps the arguments.
 
         Args:

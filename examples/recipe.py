@@ -21,6 +21,7 @@ from transformers import (
 )
 
 from elmo_hf import ElmoTokenizer
+from elmo_hf.cli.errors import in_options
 from elmo_hf.embedding.feature_cache import add_bilm_layers
 from elmo_hf.model.heads_elmo import ElmoTaskModel
 from elmo_hf.text.formats import Format
@@ -59,7 +60,7 @@ def run(main: Callable[..., None]) -> None:
     try:
         typer.run(main)
     except DataError as error:
-        sys.exit(f"Error: {error}")
+        sys.exit(f"Error: {in_options(str(error), ['--input-format', '--encoding'])}")
 
 
 def check_known(option: str, given: Iterable[str], known: Iterable[str]) -> None:

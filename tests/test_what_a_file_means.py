@@ -178,23 +178,23 @@ def test_another_column_of_words_is_given_by_its_number(column: str, words: list
     assert list(read_sentences(written(tmp_path / "x.bio", "a x O\nb y B-PER\n"), column=column)) == [words]
 
 
-COLUMNS_OR_TEXT = ("looks like words in columns", "--input-format conll", "--input-format text")
-ENCODING_UNKNOWN = ("Find out its encoding", "--encoding NAME", "--dry-run")
+COLUMNS_OR_TEXT = ("looks like words in columns", "input_format='conll'", "input_format='text'")
+ENCODING_UNKNOWN = ("Find out its encoding", "encoding='NAME'")
 # What has two meanings, or none, and words of the line that says what to do.
 REFUSED: list[tuple[str, str | bytes, tuple[str, ...]]] = [
-    ("x.txt", ">a\nOK\n", ("looks like FASTA", "--input-format fasta", "--input-format text")),
-    ("x.txt", "1\teng\tLet's go.\n2\teng\tI have to.\n", ("a table of 3 columns", "--input-format table", "text")),
-    ("x.txt", "the\t5\nof\t4\n", ("a table of 2 columns", "--input-format table", "--input-format text")),
-    ("x.txt", "the\t5\nof\t4\n\na\t3\n", ("a table of 2 columns", "--input-format conll", "--input-format text")),
+    ("x.txt", ">a\nOK\n", ("looks like FASTA", "input_format='fasta'", "input_format='text'")),
+    ("x.txt", "1\teng\tLet's go.\n2\teng\tI have to.\n", ("a table of 3 columns", "input_format='table'", "text")),
+    ("x.txt", "the\t5\nof\t4\n", ("a table of 2 columns", "input_format='table'", "input_format='text'")),
+    ("x.txt", "the\t5\nof\t4\n\na\t3\n", ("a table of 2 columns", "input_format='conll'", "input_format='text'")),
     ("x.txt", "the O\nold O\n", COLUMNS_OR_TEXT),
     ("x.txt", "the DT\nold JJ\n", COLUMNS_OR_TEXT),
     ("x.txt", "Ada B-person\nleft B-other\n", COLUMNS_OR_TEXT),
     ("x.txt", "Der ART\nalte ADJA\nMann NN\n. $.\n", COLUMNS_OR_TEXT),
     ("x.txt", "the det\nold adj\nman noun\n\na det\nbig adj\nship noun\n\nno det\nway noun\nup adj\n", COLUMNS_OR_TEXT),
     ("x.txt", "WAIT NOW\n! HELP\nOLD MAN\nRED SEA\n", COLUMNS_OR_TEXT),
-    ("x.txt", ">no\nNOOOOOOOOOOOOOOOOOOOOOOO\n", ("looks like FASTA", "--input-format fasta", "--input-format text")),
+    ("x.txt", ">no\nNOOOOOOOOOOOOOOOOOOOOOOO\n", ("looks like FASTA", "input_format='fasta'", "input_format='text'")),
     ("x.txt", "id\ttext\n1\ta\n2\tb\tc\n3\td\n", ("line 3: expected 2 columns, found 3",)),
-    ("x.txt", "<!DOCTYPE html>\n<p>a</p>\n", ("HTML", "--input-format text")),
+    ("x.txt", "<!DOCTYPE html>\n<p>a</p>\n", ("HTML", "input_format='text'")),
     ("x.bio", "a x O\nb O\n", ("line 2: expected 3 columns as before, found 2",)),
     ("x.docx", b"PK\x03\x04" + bytes(20), ("x.docx is not text but a zip file", "unpack")),
     ("x.bz2", b"BZh91AY&SY\x01", ("bzip2", "bunzip2")),
@@ -205,8 +205,12 @@ REFUSED: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("x.pkl", b"\x80\x04\x95\x00", ("pickle",)),
     ("x.parquet", b"PAR1 no more", ("x.parquet",)),
     # cells
-    ("x.csv", "id,text,words\n1,We sat.,8\n2,They left.,5\n", ("'words' holds numbers", "--column", "id, text, words")),
-    ("x.csv", 'id,tokens\n1,"[3, 5]"\n', ("'tokens' holds lists of numbers", "--column")),
+    (
+        "x.csv",
+        "id,text,words\n1,We sat.,8\n2,They left.,5\n",
+        ("'words' holds numbers", "column='NAME'", "id, text, words"),
+    ),
+    ("x.csv", 'id,tokens\n1,"[3, 5]"\n', ("'tokens' holds lists of numbers", "column='NAME'")),
     ("x.csv", "id,tokens\n1,\"['a', 'b']\"\n2,a b\n", ("line 3", "list written as text")),
     ("x.csv", "id,tokens\n1,a b\n2,\"['a', 'b']\"\n", ("line 3", "list written as text")),
     ("x.csv", "id,tokens\n1,a b\n2,['a' 'b']\n", ("line 3", "list written as text")),
@@ -220,13 +224,13 @@ REFUSED: list[tuple[str, str | bytes, tuple[str, ...]]] = [
     ("x.json", '{\n "data": [1]\n}\n', ("line 1", "found {'data': [1]}")),
     ("x.json", '[\n {"text": "a"},\n {"text"}\n]\n', ("line 3",)),
     # encodings
-    ("x.txt", "Apple doesn’t want it.\nShe said “no” – again.\n".encode("cp1252"), ("line 1", "--encoding cp1252")),
-    ("x.txt", "Über den Fluss.\n".encode("latin-1"), ("line 1", "--encoding cp1252")),
-    ("x.txt", "Мы сидели на берегу реки, и вода была холодной.\n".encode("cp1251"), ("--encoding cp1251",)),
+    ("x.txt", "Apple doesn’t want it.\nShe said “no” – again.\n".encode("cp1252"), ("line 1", "encoding='cp1252'")),
+    ("x.txt", "Über den Fluss.\n".encode("latin-1"), ("line 1", "encoding='cp1252'")),
+    ("x.txt", "Мы сидели на берегу реки, и вода была холодной.\n".encode("cp1251"), ("encoding='cp1251'",)),
     ("x.txt", "Żółta łódź płynie po rzece.\n".encode("iso8859-2"), ENCODING_UNKNOWN),
     ("x.txt", "é naïve café\n".encode() * 3 + b"\xff\n", ("line 4", "text before it is UTF-8", "repair")),
-    ("x.txt", "We sat.\n".encode("utf-16-le"), ("--encoding utf-16-le",)),
-    ("x.txt", "We sat.\n".encode("utf-32-be"), ("--encoding utf-32-be",)),
+    ("x.txt", "We sat.\n".encode("utf-16-le"), ("encoding='utf-16-le'",)),
+    ("x.txt", "We sat.\n".encode("utf-32-be"), ("encoding='utf-32-be'",)),
 ]
 
 
@@ -324,7 +328,7 @@ def test_the_mark_of_an_encoding_decides_and_is_dropped(encoding: str, tmp_path:
     path = written(tmp_path / "x.txt", content)
     assert list(read_sentences(path)) == ["Größe", "à la"]
     assert list(read_sentences(path, encoding=codec)) == ["Größe", "à la"]
-    with pytest.raises(ValueError, match=r"begins with the mark of UTF-(8|16|32).*--encoding utf-"):
+    with pytest.raises(ValueError, match=r"begins with the mark of UTF-(8|16|32).*encoding='utf-"):
         list(read_sentences(path, encoding="latin-1"))
 
 
@@ -337,7 +341,7 @@ def test_the_marks_of_files_that_were_joined_are_dropped(tmp_path: Path) -> None
 def test_control_characters_of_another_encoding_are_no_text(tmp_path: Path, notes: list[str]) -> None:
     path = written(tmp_path / "x.txt", "fine\nApple doesn’t.\n".encode("cp1252"))
     for encoding in ("latin-1", "iso-8859-15"):
-        with pytest.raises(ValueError, match=r"x\.txt, line 2: holds U\+0092.*’.*--encoding cp1252"):
+        with pytest.raises(ValueError, match=r"x\.txt, line 2: holds U\+0092.*’.*encoding='cp1252'"):
             list(read_sentences(path, encoding=encoding))
     assert list(read_sentences(path, encoding="cp1252")) == ["fine", "Apple doesn’t."]
     assert notes == []
@@ -382,7 +386,7 @@ def test_an_encoding_is_proposed_only_if_it_reads_the_text_well(
         written(tmp_path / "x.txt", (text * 3).encode(encoding, "ignore"))
         with pytest.raises(ValueError, match=r"x\.txt") as caught:
             list(read_sentences(tmp_path / "x.txt"))
-        proposed = re.search("`--encoding ([a-z0-9_-]+)`", str(caught.value))
+        proposed = re.search("`encoding='([a-z0-9_-]+)'`", str(caught.value))
         assert is_known in (None, proposed is not None), (encoding, str(caught.value))
         if proposed is not None:
             read = list(read_sentences(tmp_path / "x.txt", encoding=proposed[1]))
@@ -530,7 +534,7 @@ CASES: dict[str, Any] = {
     "eng.conll": [5, 3],
     "texts.ndjson": ["We sat on the bank.", "They left."],
     "prot.fas": [70, 4],
-    "provo.txt": "--encoding cp1252",
+    "provo.txt": "encoding='cp1252'",
     "gapname.fasta": [3, 7],
     "t.parquet": ["We sat.", "They left."],
     "cr.txt": ["We sat on the bank of the river.", "The bank is closed today.", "He left the room."],

@@ -137,7 +137,8 @@ class ElmoLstm(nn.Module):
         super().__init__()
         self.bilm = bilm
         self.stateful = True
-        self.input_size = self.hidden_size = config.projection_size
+        self.input_size: int = config.projection_size
+        self.hidden_size: int = config.projection_size
         self.cell_size: int = config.cell_size
         self.num_layers: int = config.num_hidden_layers
         self._states: Sequence[Tensor] | None = None
@@ -237,7 +238,8 @@ def _rename_state(bilm: Any, state: dict[str, Any], prefix: str, *_: Any) -> Non
         arrays = {BILM + name.removeprefix(prefix): state.pop(name).detach().cpu().numpy() for name in theirs}
         for name, array in import_arrays(rules, arrays, "the state dict").items():
             part, _, rest = name.partition(".")
-            tensor = state[f"{prefix}{PARTS[part]}.{rest}"] = torch.from_numpy(array)
+            tensor = torch.from_numpy(array)
+            state[f"{prefix}{PARTS[part]}.{rest}"] = tensor
             if name.endswith("input_linear.bias"):
                 # AllenNLP's forget gates include the bias that the model adds at run time; gates are i, f, g, o.
                 tensor.unflatten(0, (4, -1))[1].sub_(config.forget_bias)

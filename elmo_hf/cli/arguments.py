@@ -62,7 +62,13 @@ def usable_device(device: "str | torch.device | None") -> "torch.device":
 def load_on_gpu(model: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
     """Loads language models and their tokenizer, the models on the GPU if there is one."""
     import elmo_hf.public  # noqa: F401  gives language models the streams and scores that only the package has
-    from elmo_hf.folder.loading import load_language_models
+    from elmo_hf.folder.loading import NoSoftmaxError, load_language_models
 
-    language_model, tokenizer = load_language_models(model)
+    try:
+        language_model, tokenizer = load_language_models(model)
+    except NoSoftmaxError as error:
+        raise ValueError(
+            f"{error} Commands: `elmo-hf convert SOURCE OUT --softmax FILE --vocabulary FILE`, "
+            f"`elmo-hf pretrain CORPUS -o OUT --model {model} --vocabulary WORDS --frozen-steps 1000`."
+        ) from error
     return language_model.to(usable_device(None)), tokenizer

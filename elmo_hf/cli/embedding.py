@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from ..disk.whole_files import refuse_existing
+from ..text.batches import BATCH_POSITIONS
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
 from .dry_run import show
 from .errors import check_usage, counted_sentences, refuse_alone, say
@@ -78,7 +79,7 @@ def embed(
     ] = None,
     batch_words: Annotated[
         int, Option(help="Most positions of a batch, padding included; more may suit a GPU.", min=1)
-    ] = 2048,
+    ] = BATCH_POSITIONS,
     allow_nan: Annotated[bool, Option("--allow-nan", help="Write NaN if the model gives it.")] = False,
     device: Device = None,
     engine: Annotated[Literal["ray"] | None, Option(help="Computes shards on the workers of a Ray cluster.")] = None,

@@ -1,7 +1,10 @@
 """Prints the messages of commands, and turns errors and Ctrl-C into one line and an exit code."""
 
+import logging
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -13,12 +16,15 @@ from ..folder.saved_json import one_line
 from ..text.escapes import printable
 from ..text.first_look import Count
 from ..text.formats import FORMATS
+from ..text.notes import logger
 
 # The errors that a user can correct: in the input, the files, the machine or the installation.
 MENDABLE = (ImportError, OSError, StrictDataclassError, ValueError)
 USAGE_ERROR: Any = typer.BadParameter.__base__  # typer has its own copy of click, or an old one click itself
 # The options that set how much is computed at a time; a command has one of them or none.
 BATCH_OPTIONS = ("--batch-words", "--rows")
+# An argument of the library with its value, as its errors and notes advise it.
+ADVISED_ARGUMENT = re.compile(r"`(\w+)='([^'`]*)'`")
 # The result of Ctrl-C: a line, and the exit code that shells report for it.
 STOPPED = ("Stopped. Nothing incomplete is left; the same command starts again, or goes on from complete parts.", 130)
 
@@ -37,14 +43,15 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
+        options = [option for parameter in self.params for option in parameter.opts]
         try:
-            return super().invoke(ctx)
+            with notes_in_options(options):
+                return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             line, code = stop.args or STOPPED  # `pretrain` has its own line
             if line:
                 line = f"\n{line}"  # a progress bar may have left its line open
         except Exception as error:
-            options = [option for parameter in self.params for option in parameter.opts]
             reason = line_of(error, options)
             if reason is None:
                 raise
@@ -94,8 +101,40 @@ def line_of(error: Exception, options: Sequence[str] = ()) -> str | None:
                 line += f" Give a smaller {option}."
         return line
     if isinstance(error, MENDABLE) and not isinstance(error, BrokenPipeError):
-        return one_line(error)
+        return in_options(one_line(error), options)
     return None
+
+
+def in_options(message: str, options: Sequence[str]) -> str:
+    """A message of the library in the words of a command: `--column NAME` in place of `column='NAME'`.
+
+    Arguments stay as they are if the command has no such option.
+    """
+
+    def option_of(advised: re.Match[str]) -> str:
+        option = "--" + advised[1].replace("_", "-")
+        return f"`{option} {advised[2]}`" if option in options else advised[0]
+
+    message = ADVISED_ARGUMENT.sub(option_of, message)
+    if "`--encoding " in message:
+        message += " `elmo-hf embed --dry-run` shows how a file is read."
+    return message
+
+
+@contextmanager
+def notes_in_options(options: Sequence[str]) -> Iterator[None]:
+    """While the block runs, notes of the readers are in the words of a command with these options."""
+
+    def put_into_options(record: logging.LogRecord) -> bool:
+        record.msg = in_options(record.getMessage(), options)
+        record.args = ()
+        return True
+
+    logger.addFilter(put_into_options)
+    try:
+        yield
+    finally:
+        logger.removeFilter(put_into_options)
 
 
 def _is_of_memory(error: BaseException | None) -> bool:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..folder.loading import load_shared, version_of
+from ..text.batches import BATCH_POSITIONS
 from ..text.sentences import sentence_of
 from .chosen_words import ChosenWords
-from .window_vectors import BATCH_POSITIONS, POOLED, Selection, embed_window
+from .window_vectors import POOLED, Selection, embed_window
 
 
 class Embedder:

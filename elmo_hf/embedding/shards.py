@@ -37,6 +37,7 @@ from tqdm import tqdm
 from ..disk.checksums import sum_lines
 from ..disk.whole_files import leftover, move_into_place, named_if_full, only_writer, refuse_existing
 from ..public import ElmoModel, ElmoTokenizer
+from ..text.batches import BATCH_POSITIONS
 from ..text.first_look import Count, is_blank, raw_texts
 from ..text.sentences import Protein, Sentence, storable
 from .input_documents import Documents, Line, SentenceWindow
@@ -44,7 +45,7 @@ from .processes import Alone
 from .shard_files import INDEX, JOB, SHARD_SUMS, checksum_of, entry_name, name_in_list
 from .stores import Folder, is_url
 from .vector_files import WRITERS, Record, read_chunk, write_chunk
-from .window_vectors import BATCH_POSITIONS, Arrays, Selection, embed_window
+from .window_vectors import Arrays, Selection, embed_window
 
 if TYPE_CHECKING:
     from accelerate import PartialState

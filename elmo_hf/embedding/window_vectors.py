@@ -35,15 +35,13 @@ from ..disk.checksums import sha256_of_model
 from ..language_model.scoring import refuse_nan
 from ..model.tokenization_elmo import to_words
 from ..public import ElmoModel, ElmoTokenizer
-from ..text.batches import batches_by_length
+from ..text.batches import BATCH_POSITIONS, batches_by_length
 from ..text.sentences import Sentence, storable
 from .chosen_words import ChosenWords
 
 Arrays = dict[str, np.ndarray]
 
 DTYPES = ("float32", "float16", "bfloat16", "int8")
-# The most positions of a batch, padding included.
-BATCH_POSITIONS = 2048
 
 # Functions of the model, its layers `(B, T, 2P)`, and masks `(B, T)` of words with and without boundaries.
 LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tensor]]] = {

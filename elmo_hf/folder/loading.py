@@ -33,6 +33,10 @@ FIELDS = ElmoConfig.__dataclass_fields__.keys() - {"dtype"} | {"num_labels"}
 HUB_ARGUMENTS = ("revision", "token", "cache_dir", "local_files_only", "force_download")
 
 
+class NoSoftmaxError(ValueError):
+    """A model embeds and cannot score: it has no softmax, or no words for it."""
+
+
 def model_folder(name: str | Path) -> str | Path:
     """The folder in this package for `"tiny"`; any other name unchanged."""
     return TINY_FOLDER if str(name) == TINY and not Path(name).exists() else name
@@ -152,7 +156,8 @@ def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTrai
         **hub: `HUB_ARGUMENTS` of `snapshot_download`.
 
     Raises:
-        ValueError: if the folder cannot be loaded, or has no softmax or no words for it.
+        NoSoftmaxError: if the folder has no softmax or no words for it.
+        ValueError: if the folder cannot be loaded.
     """
     config, _ = read_config(open_folder(source, weights=False, **hub))
     has_softmax = config.num_softmax_words is not None or config.share_embedding_softmax
@@ -164,11 +169,10 @@ def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTrai
     tokenizer = load_tokenizer(source, **hub) if has_softmax else None
     if tokenizer is None or tokenizer.num_word_classes is None:
         missing = "words.txt for its softmax" if has_softmax else "softmax over words"
-        raise ValueError(
-            f"{source} has no {missing}, so it embeds "
-            "text and cannot score it. Convert its source again with `--softmax FILE --vocabulary FILE` if a softmax "
-            "was published, or learn one on a text: "
-            f"`elmo-hf pretrain CORPUS -o OUT --model {source} --vocabulary WORDS --frozen-steps 1000`."
+        raise NoSoftmaxError(
+            f"{source} has no {missing}, so it embeds text and cannot score it. Convert its source again with the "
+            "softmax and its vocabulary if they were published, or learn a softmax over a vocabulary on a text "
+            "(docs/pretraining.md)."
         )
     return load_complete(source, ElmoForPreTraining, **hub), tokenizer
 

@@ -64,6 +64,9 @@ class EightBitProducts(NamedTuple):
 
 def is_eight_bit(weight: Any) -> bool:
     """Whether a weight is torchao's tensor of eight-bit weights for unchanged inputs, on a CPU and not being traced."""
-    is_torchao = type(weight).__name__ == "Int8Tensor" and weight.act_quant_kwargs is weight.act_pre_scale is None
-    is_by_row = is_torchao and weight.block_size[-1] == weight.shape[-1] and weight.device.type == "cpu"
-    return is_by_row and torch.backends.quantized.engine in ("x86", "fbgemm") and not is_tracing()
+    if type(weight).__name__ != "Int8Tensor" or weight.device.type != "cpu":
+        return False
+    takes_unchanged_inputs = weight.act_quant_kwargs is None and weight.act_pre_scale is None
+    is_by_row = weight.block_size[-1] == weight.shape[-1]
+    has_engine = torch.backends.quantized.engine in ("x86", "fbgemm")
+    return takes_unchanged_inputs and is_by_row and has_engine and not is_tracing()

@@ -103,9 +103,11 @@ def _small_scan(
         weights = [Weights(leaf(24, 4), leaf(24), leaf(24, 4), leaf(4, 6)) for _ in range(2)]
         mask = torch.arange(5, device=device) < torch.tensor([[5], [2], [3]], device=device)
         results = scan(leaves[0], BatchLayout(mask), *leaves[1:], weights, Limits(1.5, 1.5))
-        leaves += [tensor for parts in weights for tensor in parts if tensor is not None]
+        for direction in weights:
+            leaves += [tensor for tensor in direction if tensor is not None]
         torch.cat([each.float().flatten().square() for each in results]).sum().backward()
-    return [tensor.detach().float() for tensor in (*results, *(leaf.grad for leaf in leaves)) if tensor is not None]
+    gradients = [tensor.grad for tensor in leaves if tensor.grad is not None]
+    return [tensor.detach().float() for tensor in (*results, *gradients)]
 
 
 class TritonScan(NamedTuple):

@@ -22,9 +22,7 @@ from .cloze import PredictedWord, predict_words
 from .full_cross_entropy import cross_entropy
 from .sampled_softmax import Candidates, draw_candidates, sampled_losses
 from .scoring import Scores, score
-
-# The argument of a window that has the ids of each direction's stream.
-IDS_OF = {"forward": "input_ids", "backward": "backward_input_ids"}
+from .streams import IDS_OF
 
 
 class PretrainingParts(PackageParts):

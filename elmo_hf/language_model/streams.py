@@ -38,6 +38,9 @@ from torch import Tensor
 from ..model.language_model_elmo import DIRECTIONS
 from .corpus import BEGIN_INDEX, END_INDEX, Corpus
 
+# The argument of a window that has the ids of each direction's stream.
+IDS_OF = {"forward": "input_ids", "backward": "backward_input_ids"}
+
 
 class Piece(NamedTuple):
     """One sentence in a row: its index in the corpus, its steps `begin` to `end`, and whether the state is reset."""
@@ -64,8 +67,8 @@ class StreamWindow(NamedTuple):
 def window_arguments(corpus: Corpus, *windows: StreamWindow, device: torch.device | str = "cpu") -> dict[str, Tensor]:
     """Turns the windows of all directions, forward first, into arguments of `ElmoForPreTraining`."""
     arrays = {}
-    for name, ids, window in zip(DIRECTIONS, ("input_ids", "backward_input_ids"), windows, strict=False):
-        arrays[ids] = corpus.ids[window.inputs]
+    for name, window in zip(DIRECTIONS, windows, strict=False):
+        arrays[IDS_OF[name]] = corpus.ids[window.inputs]
         arrays[f"{name}_targets"] = corpus.classes[window.targets]
         if window.resets.any():
             arrays[f"{name}_resets"] = window.resets

@@ -109,7 +109,7 @@ def surprisal_table(
     skips_unknown: bool = False,
     by_region: bool = False,
 ) -> pa.Table:
-    """The table.
+    """The table that the module's docstring describes.
 
     Args:
         sentences: the sentences in the order of the scores.

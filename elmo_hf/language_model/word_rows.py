@@ -150,8 +150,8 @@ def word_rows_table(
     Args:
         rows: the rows that were read.
         scores: the scores of their sentences.
-        tokenizer: the one that made the corpus.
-        unit: `"bits"` or `"nats"`.
+        tokenizer: as in `surprisal_table`.
+        unit: as in `surprisal_table`.
         skips_unknown: whether rows with unknown words have no surprisal.
     """
     regions = surprisal_table(rows.sentences, scores, tokenizer, unit, skips_unknown, by_region=True)

@@ -19,6 +19,7 @@ the 1.0 that TensorFlow adds to the forget gate at run time is `forget_bias`, so
 import contextlib
 import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -42,6 +43,8 @@ CODE_FILES = (
 )
 # Whether transformers runs this file as the code of a saved folder; it then saves that folder's code itself.
 IS_CODE_OF_FOLDER = __name__.startswith("transformers_modules.")
+# A file of the code is written within a second, so an unfinished one of this age was abandoned.
+SECONDS_UNTIL_ABANDONED = 3600
 # The package that a user of a saved folder lacks, and its address: for errors and cards.
 ELMO_HF = "the package elmo-hf (`pip install .` in a clone of its repository)"
 
@@ -144,7 +147,7 @@ class ElmoConfig(PreTrainedConfig):
             characters (ids of shape (B, T, C + 1)) and its vector precedes the CNN's features.
         word_embedding_size: W, width of those word vectors. With `"word_embedding"`, width of a table that a linear
             layer maps to P; None for a table of width P without that layer (bilm-tf).
-        max_word_length: C, characters per word, including its begin and end marks.
+        max_word_length: C, characters per word, including its begin and end marks; at least the widest filter's width.
         char_embedding_size: E.
         char_filters: [width, count] of each convolution, in order; widths in characters.
         char_activation: `"relu"` or `"tanh"`, of the convolutions only.
@@ -299,11 +302,14 @@ class ElmoConfig(PreTrainedConfig):
         require(self.num_softmax_words is None, "aligned_layers", legal, aligned)
 
     def validate_token_encoder(self) -> None:
-        """Checks words as input beside characters, and ids of boundaries."""
+        """Checks words as input beside characters, the room for filters, and ids of boundaries."""
         num_words, size = self.num_input_words, self.word_embedding_size
         if self.token_encoder == "char_cnn":
             legal = "given if and only if `num_input_words` is above 0"
             require((num_words > 0) == (size is not None), "word_embedding_size", legal, size)
+            widest = max(width for width, _ in self.char_filters)
+            legal = f"at least {widest}, the width of the widest of `char_filters`"
+            require(self.max_word_length >= widest, "max_word_length", legal, self.max_word_length)
         else:
             require(num_words == 0, "num_input_words", "0 where `token_encoder` is 'word_embedding'", num_words)
         for name in ("bos_token_id", "eos_token_id"):
@@ -381,7 +387,15 @@ def save_code(folder: str | os.PathLike) -> None:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file whole or not at all; one that has this content already stays as it is."""
+    """Writes a file whole or not at all; one that has this content already stays as it is.
+
+    A process that is killed meanwhile leaves `.NAME.PID.partial`, which a later one removes. Age tells them from files
+    that are being written, because the process may run on another machine.
+    """
+    for partial in path.parent.glob(f".{path.name}.*.partial"):
+        with contextlib.suppress(FileNotFoundError):  # its own process has completed or removed it since
+            if time.time() - partial.stat().st_mtime > SECONDS_UNTIL_ABANDONED:
+                partial.unlink()
     if path.is_file() and path.read_bytes() == content:
         return
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")

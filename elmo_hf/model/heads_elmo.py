@@ -24,7 +24,7 @@ from transformers.utils import ModelOutput
 from .configuration_elmo import ElmoConfig, require
 from .layers_elmo import IGNORED, POOLINGS, check_shape, checked_words, may_depend_on_data
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, can_return_tuple
-from .scan_elmo import State, Stepped, autocast_dtype, is_exporting, lstm, scan_words
+from .scan_elmo import State, Stepped, autocast_dtype, has_transforms, is_exporting, lstm, scan_words
 
 # ---- Texts as rows ---------------------------------------------------------------------------------------------------
 #
@@ -52,8 +52,8 @@ class TextRows:
         place = torch.where(mask, places_of_words, places_of_others) - 1
         positions = torch.arange(mask.shape[1], device=mask.device).expand_as(place)
         order = torch.zeros_like(place).scatter(1, place, positions)
-        if not torch.compiler.is_compiling():
-            # Cuts to the longest text; a compiled shape cannot depend on the data.
+        if may_depend_on_data() and len(mask) > 0:
+            # Cuts to the longest text.
             order = order[:, : max(int(mask.sum(dim=1).max()), 1)]
         self.masks = masks
         self.batch_size, self.num_positions = masks[0].shape
@@ -117,9 +117,9 @@ class LSTM(nn.LSTM):
         if dtype is not None:
             inputs = inputs.to(dtype)
         names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
-        weights = [self.get_parameter(name).to(inputs.dtype) for name in names]
+        weights = [getattr(self, name).to(inputs.dtype) for name in names]
         zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
-        if not is_exporting():
+        if not is_exporting() and not has_transforms():  # `torch.func` knows no rule for torch's LSTM
             outputs = lstm(inputs, [zeros[None], zeros[None]], weights)
             if outputs is not None:
                 return outputs
@@ -294,6 +294,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             **kwargs: as in `ElmoModel`.
 
         Raises:
+            TypeError: if ids are not integers.
             ValueError: as in `encode_texts` and `classify`.
         """
         texts = self.encode_texts(input_ids, attention_mask, bilm_layers, inputs_embeds, word_vector_ids, marks)
@@ -332,6 +333,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         """Encodes the words of a batch; the arguments are those of `forward`.
 
         Raises:
+            TypeError: if ids are not integers.
             ValueError: if a shape is wrong, if a row does not have `num_texts` texts, if `marks` are given without
                 `mark_size`, or if `bilm_layers` are given although the biLM learns.
         """
@@ -387,7 +389,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def _texts(self, ids: Tensor, mask: Tensor) -> list[Tensor]:
         """A mask `(B, T)` of each row's first text with its boundaries, and one of its second text."""
         begins = self.elmo.begins(ids) & mask
-        if not torch.compiler.is_compiling():  # a compiled graph cannot read the data
+        if may_depend_on_data():
             self._refuse_wrong_texts(begins.sum(dim=1))
         text = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
         return [mask & (text == number) for number in range(1, self.num_texts + 1)]
@@ -475,7 +477,7 @@ class LinearChainCRF(nn.Module):
         """
         is_known = mask & (labels != IGNORED)
         labels = labels.masked_fill(~is_known, 0).long()
-        agrees = nn.functional.one_hot(labels, len(self.labels)).bool()
+        agrees = labels.unsqueeze(-1) == torch.arange(len(self.labels), device=labels.device)
         self._refuse_illegal(labels, is_known)
         emissions = _wide(emissions)
         agreeing = emissions.masked_fill(~agrees & is_known.unsqueeze(-1), IMPOSSIBLE)
@@ -544,6 +546,8 @@ class LinearChainCRF(nn.Module):
 
     def _refuse_illegal(self, labels: Tensor, is_known: Tensor) -> None:
         """Raises ValueError if a known label `(N, W)` may not follow the known one before it."""
+        if not may_depend_on_data():
+            return
         # The label before each word: K for the beginning of the text; after an unknown label, any may follow.
         before = nn.functional.pad(labels[:, :-1], (1, 0), value=len(self.labels))
         is_known = is_known & nn.functional.pad(is_known[:, :-1], (1, 0), value=True)
@@ -961,6 +965,7 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
         word; if it leaves out everything, it is 0.
 
         Raises:
+            TypeError: if ids are not integers.
             ValueError: as in `encode_texts`, or if another position is before the context.
         """
         inputs_embeds = kwargs.get("inputs_embeds")

@@ -20,8 +20,8 @@ from transformers import initialization as init
 from transformers.modeling_outputs import CausalLMOutput
 from transformers.utils import ModelOutput
 
-from .configuration_elmo import ELMO_HF, ElmoConfig
-from .layers_elmo import IGNORED, BiLMState, check_shape
+from .configuration_elmo import ELMO_HF, ElmoConfig, require
+from .layers_elmo import IGNORED, BiLMState, check_shape, may_depend_on_data
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState, can_return_tuple
 
 # ---- The softmax -----------------------------------------------------------------------------------------------------
@@ -208,9 +208,14 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             weights = self.state_dict()
         encoder_weights = {name: tensor for name, tensor in weights.items() if not name.startswith("softmax.")}
         softmax_weights = {name: tensor for name, tensor in weights.items() if name.startswith("softmax.")}
-        # Shards are filled in order, so the first, with room for the encoder alone, ends with it.
-        kwargs.setdefault("max_shard_size", sum(tensor.nbytes for tensor in encoder_weights.values()))
+        if kwargs.get("max_shard_size") is None:
+            # Shards are filled in order, so the first, with room for the encoder alone, ends with it.
+            kwargs["max_shard_size"] = sum(tensor.nbytes for tensor in encoder_weights.values())
         super().save_pretrained(save_directory, state_dict=encoder_weights | softmax_weights, **kwargs)
+
+    def push_to_hub(self, repo_id: str, *, max_shard_size: int | str | None = None, **kwargs: Any) -> Any:
+        """Pushes like every transformers model; None lets `save_pretrained` choose the size of shards."""
+        return super().push_to_hub(repo_id, max_shard_size=max_shard_size, **kwargs)
 
     @can_return_tuple
     def forward(
@@ -239,6 +244,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
                 drawn for each direction's sampled softmax; None draws them.
 
         Raises:
+            TypeError: if ids are not integers.
             ValueError: if a shape is wrong; if a window has arguments for sentences, or too few or too many arguments.
             ImportError: if a window of streams or a sampled loss needs the package.
         """
@@ -359,7 +365,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
     def full_loss(self, vectors: Tensor, classes: Tensor) -> Tensor:
         """The summed cross-entropy of outputs `(N, P)` and classes `(N,)`; the package's takes less memory."""
-        needs_gradient = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        needs_gradient = torch.is_grad_enabled() and may_depend_on_data()
         if self.package_parts is not None and needs_gradient:
             return self.package_parts.full_loss(self, vectors, classes)
         return -word_log_probs(vectors, classes, *self.output_table).sum()
@@ -421,11 +427,17 @@ class ElmoForCausalLM(ElmoForPreTraining):
 
         Arguments are those of `ElmoForPreTraining`, except `labels` `(B, T)`: the word's number at each position (not
         the next one's), 0 and -100 for none. `token_encoder_ids` are read in place of `input_ids`, for callers who look
-        up `logits` at `input_ids`.
+        up `logits` at `input_ids`. `output_logits` has no effect.
+
+        Raises:
+            ValueError: if `output_log_probs` is True, or as in `ElmoForPreTraining`.
         """
+        legal = "False in a causal model: `logits.log_softmax(dim=-1)` are all log-probabilities"
+        require(not kwargs.get("output_log_probs"), "output_log_probs", legal, True)
+        kwargs["output_logits"] = True
         ids = input_ids if token_encoder_ids is None else token_encoder_ids
         classes = None if labels is None else torch.where(labels > 0, labels - 1, IGNORED)
-        output = super().forward(ids, attention_mask, classes, **kwargs, output_logits=True, return_dict=True)
+        output = super().forward(ids, attention_mask, classes, **kwargs, return_dict=True)
         least = torch.finfo(output.forward_logits.dtype).min
         logits = nn.functional.pad(output.forward_logits, (1, 0), value=least)
         return CausalLMOutput(output.loss, logits, output.hidden_states)

@@ -56,6 +56,8 @@ def checked_words(input_ids: Any, attention_mask: Tensor | None, config: ElmoCon
     """
     check_shape("input_ids", input_ids, ("batch", "words", *config.id_shape))
     dtype = input_ids.dtype
+    if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
+        raise TypeError(f"`input_ids` must be integers, found numbers of {dtype}.")
     most = config.vocab_size - 1
     require(torch.iinfo(dtype).max >= most, "input_ids", f"integers, of a type that holds ids up to {most}", dtype)
     input_ids = input_ids.long()

@@ -12,6 +12,7 @@ inserts and removes nothing; padding may be on either side; equal words of a bat
 long texts are read in pieces (`BiLM.read_in_pieces`).
 """
 
+import copy
 import functools
 import json
 import os
@@ -60,7 +61,17 @@ SENTENCE_FILES: dict[str, Any] = {
     "config_sentence_transformers.json": {"model_type": "SentenceTransformer", "similarity_fn_name": "cosine"},
 }
 # Arguments of `save_pretrained` for pushing.
-PUSHING = {"push_to_hub", "repo_id", "commit_message", "private", "token", "create_pr", "revision", "tags"}
+PUSHING = {
+    "push_to_hub",
+    "repo_id",
+    "commit_message",
+    "commit_description",
+    "private",
+    "token",
+    "create_pr",
+    "revision",
+    "tags",
+}
 
 
 def can_return_tuple(forward: Callable[..., Any]) -> Callable[..., Any]:
@@ -201,25 +212,45 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
         Raises:
             FileNotFoundError: if the model is of a folder's code, and the heads' code is out of reach.
-            ValueError: if weights are quantised.
+            ValueError: if weights are quantised, or of a variant that is to be pushed.
         """
         if getattr(self.config, "quantization_config", None) is not None:
             raise ValueError(
                 "quantised weights are not saved: save the float32 model, and quantise it at each loading."
             )
+        pushing = {name: kwargs.pop(name) for name in PUSHING & kwargs.keys()}
+        must_push = pushing.pop("push_to_hub", False)
+        variant = kwargs.get("variant")
+        legal = "None with `push_to_hub=True`: a repository's card describes the weights without a variant"
+        require(not must_push or variant is None, "variant", legal, variant)
+        is_main_process = kwargs.get("is_main_process", True)
+        is_adapter = getattr(self, "_hf_peft_config_loaded", False)
+        if is_main_process and not is_adapter:
+            self._save_files_beside(Path(save_directory))
         # Weights in the config would replace the checkpoint's mixes at loading.
         self.config.scalar_mix_weights = None
         self.config.custom_pipelines = {
             task: {"impl": f"{AUTO_MAP[auto_class].split('.')[0]}.{pipeline.__name__}", "pt": [auto_class]}
             for task, (pipeline, auto_class) in self.pipelines.items()
         }
-        pushing = {name: kwargs.pop(name) for name in PUSHING & kwargs.keys()}
-        is_adapter = getattr(self, "_hf_peft_config_loaded", False)
-        if kwargs.get("is_main_process", True) and not is_adapter:
-            self._save_files_beside(Path(save_directory))
-        super().save_pretrained(save_directory, **kwargs)
-        if pushing.pop("push_to_hub", False):  # transformers would push only files that it writes
-            self.push_to_hub(pushing.pop("repo_id", os.path.basename(save_directory)), **pushing)
+        written = dict(kwargs)
+        if kwargs.get("state_dict") is not None:
+            written["state_dict"] = dict(kwargs["state_dict"])  # transformers empties what it writes
+        super().save_pretrained(save_directory, **written)
+        if must_push and is_main_process:
+            self._push(pushing.pop("repo_id", os.path.basename(save_directory)), kwargs, pushing)
+
+    def _push(self, name: str, saving: dict[str, Any], pushing: dict[str, Any]) -> None:
+        """Pushes what `save_pretrained` writes with the arguments `saving`.
+
+        transformers would push only the files that it writes into a folder, and its `push_to_hub` saves again without
+        these arguments.
+        """
+        if "max_shard_size" in saving:
+            pushing["max_shard_size"] = saving["max_shard_size"]
+        model = copy.copy(self)  # with the same weights
+        model.save_pretrained = functools.partial(self.save_pretrained, **saving)  # type: ignore[method-assign]
+        model.push_to_hub(name, **pushing)
 
     def _save_files_beside(self, folder: Path) -> None:
         """Saves code and the files for sentence-transformers; a folder's own code copies those it was loaded with."""
@@ -360,8 +391,9 @@ class ElmoModel(ElmoPreTrainedModel):
             **kwargs: `return_dict=False` for a plain tuple; others are ignored, as in every transformers model.
 
         Raises:
-            ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, a shape or type is wrong, or,
-                on a CPU, an id is out of range.
+            TypeError: if ids are not integers.
+            ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, a shape is wrong, the ids' type
+                is too small for the model's largest id, or, on a CPU, an id is out of range.
         """
         require(input_ids is None or inputs_embeds is None, "input_ids", "None with `inputs_embeds`", input_ids)
         if inputs_embeds is None:

@@ -11,7 +11,7 @@ class `ElmoTokenizer`. Each section has the glossary that it needs.
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache, cached_property, partial
 from itertools import product
 from typing import Any, NamedTuple, TypeGuard
@@ -500,17 +500,21 @@ def _is_pair(row: Any, is_split_into_words: bool) -> bool:
     return isinstance(row, tuple) or all(isinstance(text, str) for text in row)
 
 
-def _are_words(value: Any) -> bool:
-    if isinstance(value, str) or not isinstance(value, Iterable):
-        return False
-    return all(isinstance(word, str) for word in value)
+def _words_of(value: Any) -> list[str] | None:
+    """The words of a list, an array or another iterable in order; None if it holds others, or has no order."""
+    if isinstance(value, (str, Set, Mapping)) or not isinstance(value, Iterable):
+        return None
+    words = list(value)
+    return words if all(isinstance(word, str) for word in words) else None
 
 
 def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) -> SplitText:
-    """Splits a string, or takes a list of words; raises ValueError for anything else."""
+    """Splits a string, or takes words in their order; raises ValueError for anything else."""
     if is_split_into_words:
-        require(_are_words(text), "text", "a list of words with `is_split_into_words=True`", text)
-        return SplitText(list(text), [(0, len(word)) for word in text], range(len(text)))
+        words = _words_of(text)
+        if words is None:
+            raise ValueError(f"`text` must be a list of words with `is_split_into_words=True`, found {text!r:.200}.")
+        return SplitText(words, [(0, len(word)) for word in words], range(len(words)))
     require(isinstance(text, str), "text", "a string, or a list of words with `is_split_into_words=True`", text)
     try:
         pairs = split(text)
@@ -1122,8 +1126,12 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """Pads encoded texts to one length, in words; arguments are as in every transformers tokenizer.
 
         Only keys of `PADDING_VALUES` are padded. Without `return_tensors`, the result is of the kind of `input_ids`.
+
+        Raises:
+            ValueError: if there is no text, an argument is illegal, or texts of different lengths stay so as tensors.
         """
         is_list_of_texts = isinstance(encoded_inputs, (list, tuple))
+        require(not is_list_of_texts or len(encoded_inputs) > 0, "encoded_inputs", "one text at least", encoded_inputs)
         data: dict[str, Any] = {}
         if is_list_of_texts:
             for key in encoded_inputs[0]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+# The most positions of a batch, padding included, where its user names no other number.
+BATCH_POSITIONS = 2048
 # A batch has at most this many texts, or one for every 16 positions if that is more. More texts would take more memory
 # and save no time on a CPU.
 MOST_TEXTS = 128

@@ -126,7 +126,7 @@ def words_place(file: TextFile, column: str | None) -> int:
     if column is None:
         return word_column(file.first_lines(LOOKED_AT))
     if re.fullmatch("-?[0-9]{1,3}", column) is None:
-        raise file.fault(f"its columns have no names; give a number, such as `--column 0`, found {column!r}.")
+        raise file.fault(f"its columns have no names; give a number, such as `column='0'`, found {column!r}.")
     return int(column)
 
 

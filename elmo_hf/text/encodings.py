@@ -80,7 +80,7 @@ def codec_of(path: object, head: bytes, encoding: str) -> str:
             if name in ("utf-16-le", "utf-16") and codec == "utf-32-le":  # its mark may be followed by U+0000
                 continue
             shown = codec.removesuffix("-sig")
-            raise ValueError(f"begins with the mark of {shown.upper()}; give `--encoding {shown}`, not {encoding}.")
+            raise ValueError(f"begins with the mark of {shown.upper()}; give `encoding='{shown}'`, not {encoding}.")
     if name == "utf-8":
         return "utf-8-sig"
     return encoding
@@ -121,17 +121,14 @@ def advice(content: bytes, place: int, is_utf8_before: bool) -> str:
         )
     wide = without_mark(sample)
     if wide is not None:
-        return f"Give `--encoding {wide}`."
+        return f"Give `encoding='{wide}'`."
     proposed = proposed_encoding(sample)
     if proposed is None:
         return (
-            "Find out its encoding, give it (`--encoding NAME`), and see with `elmo-hf embed --dry-run` whether it is "
-            "read well; or export the text as UTF-8."
+            "Find out its encoding, give it (`encoding='NAME'`), and see whether the text is read well; or export it "
+            "as UTF-8."
         )
-    return (
-        f"It looks like {proposed}: give `--encoding {proposed}`, and see with `elmo-hf embed --dry-run` whether it is "
-        "read well."
-    )
+    return f"It looks like {proposed}: give `encoding='{proposed}'`, and see whether the text is read well."
 
 
 def proposed_encoding(sample: bytes) -> str | None:
@@ -187,7 +184,7 @@ def fault_of_controls(line: str, codec: str) -> str | None:
     if western is None:
         return f"{shown}; give the file's own encoding."
     meant = western[control.start()]
-    return f"{shown}. In cp1252 this byte is {meant}: give `--encoding cp1252`."
+    return f"{shown}. In cp1252 this byte is {meant}: give `encoding='cp1252'`."
 
 
 def _decoded(sample: bytes, codec: str) -> str | None:

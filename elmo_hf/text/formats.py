@@ -2,7 +2,7 @@
 
 The suffix of a name, before any `.gz`, decides, in capitals or not. A file with any other suffix is text, unless its
 first lines can only be another format; then it is read as that format, and a note says so. If they could be either, the
-file is refused, and the message names both options. Files of programs, such as zip or PDF, are refused by their first
+file is refused, and the message names both formats. Files of programs, such as zip or PDF, are refused by their first
 bytes, under any name.
 """
 
@@ -110,17 +110,17 @@ def format_of(file: TextFile, keys: Collection[str]) -> Format:
     lines = file.first_lines(LOOKED_AT)
     begin = file.beginning[:100].lstrip().lower()
     if begin.startswith(MARKUP):
-        raise file.fault("is HTML or XML: export its text, or read its tags as words (--input-format text).")
+        raise file.fault("is HTML or XML: export its text, or read its tags as words (`input_format='text'`).")
     if fasta.looks_like_fasta(lines) == "possible":
-        raise _ambiguous(file, "FASTA", "--input-format fasta if it is")
+        raise _ambiguous(file, "FASTA", "`input_format='fasta'` if it is")
     num_columns = tables.looks_like_columns(lines)
     if num_columns > 1:
-        options = "--input-format table if its first line names them"
+        options = "`input_format='table'` if its first line names them"
         if columns.has_blocks(lines) and not any(" " in line for line in lines):
-            options += ", --input-format conll if each line is a word"
+            options += ", `input_format='conll'` if each line is a word"
         raise _ambiguous(file, f"a table of {num_columns} columns with tabs", options)
     if columns.looks_like_conll(lines) == "possible":
-        raise _ambiguous(file, SHOWN["conll"], "--input-format conll if each line is a word")
+        raise _ambiguous(file, SHOWN["conll"], "`input_format='conll'` if each line is a word")
     return "text"
 
 
@@ -133,7 +133,7 @@ def seen_in(file: TextFile, keys: Collection[str]) -> Format | None:
     """
     seen = _format_like(file.first_lines(LOOKED_AT), keys)
     if seen is not None:
-        note(f"{file.path} looks like {SHOWN[seen]} and is read as such; --input-format text reads it as text.")
+        note(f"{file.path} looks like {SHOWN[seen]} and is read as such; `input_format='text'` reads it as text.")
     return seen
 
 
@@ -153,6 +153,6 @@ def _format_like(lines: list[str], keys: Collection[str]) -> Format | None:
 
 def _ambiguous(file: TextFile, shown: str, options: str) -> ValueError:
     return ValueError(
-        f"{file.path} looks like {shown}, but its name does not say so. Give {options}, or --input-format text to read "
-        "each line as a sentence."
+        f"{file.path} looks like {shown}, but its name does not say so. Give {options}, or `input_format='text'` to "
+        "read each line as a sentence."
     )

@@ -66,12 +66,12 @@ def _column_of(schema: Any, column: str | None) -> str:
     shown = ", ".join(f"{field.name} ({field.type})" for field in schema)[:300]
     if key is None:
         raise ValueError(
-            f"Parquet needs a column {' or '.join(map(repr, keys))}, found {shown}; give its name (--column NAME)."
+            f"Parquet needs a column {' or '.join(map(repr, keys))}, found {shown}; give its name (`column='NAME'`)."
         )
     if not _is_text(schema.field(key).type):
         raise ValueError(
             f"the column {key!r} holds neither texts nor lists of words. Say which column holds the sentences "
-            f"(--column NAME), of {shown}."
+            f"(`column='NAME'`), of {shown}."
         )
     return key
 

@@ -167,7 +167,7 @@ def _check_names(file: TextFile, names: list[str], keys: Sequence[str], separato
     if keys and not {*keys} & {*names}:
         raise ValueError(
             f"{file.path}: the first line must name a column {' or '.join(map(repr, keys))}, found "
-            f"{', '.join(names)[:80]}, separated by {separator!r}; rename one, or give its name (--column NAME)."
+            f"{', '.join(names)[:80]}, separated by {separator!r}; rename one, or give its name (`column='NAME'`)."
         )
     _refuse_twice(file, names, keys)
 
@@ -186,7 +186,7 @@ def _refuse_numbers(file: TextFile, rows: list[Row]) -> None:
         if cells and all(map(pattern.fullmatch, cells)):
             raise ValueError(
                 f"{file.path}: the column {key!r} holds {shown}, such as {cells[0][:40]}. Say which column holds the "
-                f"sentences (--column NAME), of {', '.join(rows[0])[:200]}."
+                f"sentences (`column='NAME'`), of {', '.join(rows[0])[:200]}."
             )
 
 

@@ -116,7 +116,7 @@ class TextFile:
 
     def _fault_of_size(self) -> str:
         wide = encodings.without_mark(self._head)
-        advice = "export its text" if wide is None else f"give `--encoding {wide}`"
+        advice = "export its text" if wide is None else f"give `encoding='{wide}'`"
         return (
             f"holds the character 0, or more than {MAX_CHARACTERS - 1:,} characters or {MAX_BLANKS:,} blanks; {advice}."
         )

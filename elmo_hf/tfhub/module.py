@@ -129,7 +129,9 @@ class Module(nn.Module):
         """Puts a token vector on padding; biLM layers are zero there, so only the lowest layer counts in the mix."""
         model = self.elmo.model
         ids = torch.tensor([self.tokenizer.convert_tokens_to_ids("")], device=word_emb.device)
-        vector = model.token_encoder(ids * (not self.tokenizer.add_boundaries))[0]
+        if self.tokenizer.add_boundaries:
+            ids = torch.zeros_like(ids)  # padding
+        vector = model.token_encoder(ids)[0]
         mix, is_word = model.scalar_mixes[0], mask.unsqueeze(-1)
         mixed = mix.scale * mix.weights[0] * torch.cat([vector, vector])
         return torch.where(is_word, word_emb, vector), torch.where(is_word, elmo, mixed)

@@ -19,8 +19,9 @@ from elmo_hf.cli.embedding import embed as embed_command
 from elmo_hf.embedding.shards import FORMATS
 from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vectors, write_word_vectors
 from elmo_hf.embedding.vector_files import WRITERS
-from elmo_hf.embedding.window_vectors import BATCH_POSITIONS, DTYPES, LAYERS
+from elmo_hf.embedding.window_vectors import DTYPES, LAYERS
 from elmo_hf.model.tokenization_elmo import WORD_SPLITTERS
+from elmo_hf.text.batches import BATCH_POSITIONS
 from tests.helpers.commands import assert_fails, output_of, run
 from tests.helpers.vectors import assert_all_close, embed_alone, read_vectors
 

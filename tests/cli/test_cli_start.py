@@ -10,10 +10,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from elmo_hf.cli.errors import Command, line_of
 from elmo_hf.folder.saved_json import naming
+from elmo_hf.text.sentences import read_sentences
 from tests.helpers.checkpoints import BASE, EDGES, TINY_LM
 from tests.helpers.commands import assert_fails, output_of, run
 from tests.helpers.interrupts import contents
@@ -245,8 +247,6 @@ def test_the_version_comes_with_those_of_torch_and_transformers() -> None:
     ids=str,
 )
 def test_a_command_ends_with_a_line_and_a_code(error: BaseException, code: int, line: str) -> None:
-    import typer
-
     app = typer.Typer()
 
     @app.command(cls=Command)
@@ -265,8 +265,6 @@ def test_mistakes_of_this_package_keep_their_traceback_and_click_ends_where_the_
 
 
 def test_where_memory_is_short_only_an_option_of_the_command_is_recommended() -> None:
-    import typer
-
     app = typer.Typer()
 
     @app.command(cls=Command)
@@ -287,6 +285,40 @@ def test_where_memory_is_short_only_an_option_of_the_command_is_recommended() ->
         f"{reason} Give a smaller --batch-words.\n",
         f"{reason}\n",
     ]
+
+
+def test_advice_names_the_options_of_the_command_and_otherwise_the_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text(">a\nOK\n")
+    app = typer.Typer()
+
+    @app.command(cls=Command)
+    def embed(input_format: str = "", encoding: str = "") -> None:
+        next(read_sentences(path))
+
+    @app.command(cls=Command)
+    def info() -> None:
+        next(read_sentences(path))
+
+    advice = "Give {}fasta{} if it is, or {}text{} to read each line as a sentence."
+    in_command, alone = (CliRunner().invoke(app, [name]).stderr for name in ("embed", "info"))
+    assert in_command.endswith(advice.format(*("`--input-format ", "`") * 2) + "\n")
+    assert alone.endswith(advice.format(*("`input_format='", "'`") * 2) + "\n")
+    path.write_bytes("Übung\n".encode("latin-1"))
+    in_command, alone = (CliRunner().invoke(app, [name]).stderr for name in ("embed", "info"))
+    shown = "`elmo-hf embed --dry-run` shows how a file is read.\n"
+    assert in_command.endswith(f"give `--encoding cp1252`, and see whether the text is read well. {shown}")
+    assert alone.endswith("give `encoding='cp1252'`, and see whether the text is read well.\n")
+
+
+def test_notes_name_the_options_of_the_command_that_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "x.txt"
+    path.write_text('{"text": "a"}\n' * 3)
+    output_of("vocab", path, "-o", tmp_path / "words.txt")
+    list(read_sentences(path))
+    in_command, alone = (record.getMessage() for record in caplog.records if record.name == "elmo_hf.text")
+    assert in_command.endswith("; `--input-format text` reads it as text.")
+    assert alone.endswith("; `input_format='text'` reads it as text.")
 
 
 @pytest.mark.skipif(find_spec("torchao") is None, reason="torchao is not installed")

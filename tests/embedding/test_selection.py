@@ -11,8 +11,8 @@ import torch
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.chosen_words import ChosenWords
-from elmo_hf.embedding.window_vectors import BATCH_POSITIONS, Selection, embed_window
-from elmo_hf.text.batches import batches_by_length
+from elmo_hf.embedding.window_vectors import Selection, embed_window
+from elmo_hf.text.batches import BATCH_POSITIONS, batches_by_length
 from tests.helpers.interrupts import count_rows
 from tests.helpers.vectors import LAYERS, SENTENCES, SUFFIXES, read_arrays
 

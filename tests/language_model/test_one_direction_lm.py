@@ -74,6 +74,17 @@ def test_logits_and_loss_are_the_forward_models_of_words_counted_from_one(makes:
         assert_close(load_complete(tmp_path / folder, ElmoForCausalLM)(**inputs).logits, found.logits)
 
 
+def test_a_causal_model_always_returns_logits_and_refuses_to_return_log_probabilities() -> None:
+    model = ElmoForCausalLM(tiny_lm().config).eval()
+    inputs = inputs_of(model)
+    expected = model(**inputs).logits
+    for output_logits in (None, False, True):
+        assert torch.equal(model(**inputs, output_logits=output_logits).logits, expected)
+    assert torch.equal(model(**inputs, output_log_probs=False).logits, expected)
+    with pytest.raises(ValueError, match=r"`output_log_probs` must be False .*`logits\.log_softmax"):
+        model(**inputs, output_log_probs=True)
+
+
 def test_there_is_one_class_of_language_models_and_the_causal_one_has_no_streams_and_scores() -> None:
     assert ElmoForPreTraining is language_model_elmo.ElmoForPreTraining
     both = tiny_lm()

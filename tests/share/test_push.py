@@ -130,6 +130,35 @@ def test_the_list_that_is_pushed_is_true_of_edited_files_and_of_a_folder_without
         assert compare_with_list(pushed).faults == []
 
 
+def test_a_pushed_language_model_has_its_softmax_in_a_shard_of_its_own(online: LoopbackHub) -> None:
+    """So a first load of `ElmoModel` needs not download it; a size that the user gives wins."""
+    model = tiny_lm()
+    model.push_to_hub("org/bilm")
+    weights = json.loads(online.files("org/bilm")["model.safetensors.index.json"])["weight_map"]
+    is_of_softmax = {name.startswith("softmax."): shard for name, shard in weights.items()}
+    assert len(set(weights.values())) == 2
+    assert {name.startswith("softmax.") for name, shard in weights.items() if shard == is_of_softmax[True]} == {True}
+    model.push_to_hub("org/one", max_shard_size="50GB")
+    assert "model.safetensors" in online.files("org/one")
+
+
+def test_what_is_pushed_is_what_was_saved_with_the_same_arguments(online: LoopbackHub, tmp_path: Path) -> None:
+    model = tiny_lm()
+    others = {name: tensor + 1 for name, tensor in model.state_dict().items()}
+    saving = {"state_dict": others, "max_shard_size": "1KB"}
+    options = {"push_to_hub": True, "repo_id": "org/elmo", "commit_description": "All plus one.", "tags": ["plus"]}
+    model.save_pretrained(tmp_path / "saved", **saving, **options)
+    pushed = online.files("org/elmo")
+    saved = {path.name: path.read_bytes() for path in (tmp_path / "saved").iterdir()}
+    assert len([name for name in saved if name.endswith(".safetensors")]) > 2
+    assert {name: pushed.get(name) for name in saved} == saved
+    assert "- plus" in pushed["README.md"].decode()
+    model.save_pretrained(tmp_path / "other", push_to_hub=True, repo_id="org/none", is_main_process=False)
+    with pytest.raises(ValueError, match=r"`variant` must be None with `push_to_hub=True`.*, found 'half'"):
+        model.save_pretrained(tmp_path / "other", push_to_hub=True, repo_id="org/none", variant="half")
+    assert "org/none" not in online.repositories
+
+
 # By the name of the repository: a model, the dataset of a task, the Auto class that loads it, and its labels.
 RUNS: dict[str, tuple[Callable[[], Any], str, str, str | None]] = {
     "classifier": (lambda: make_task_model("pairs"), "pairs", "SequenceClassification", "LABEL_0, LABEL_1, LABEL_2"),

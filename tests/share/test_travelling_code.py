@@ -1,6 +1,7 @@
 """A saved folder computes the same without the package, bit for bit; its code is `elmo_hf/model`, byte for byte."""
 
 import importlib.metadata
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -203,6 +204,26 @@ def test_a_part_alone_brings_the_code_along_and_other_files_stay(
     assert {path.name for path in tmp_path.glob("*.py")} == FILES | {"mine.py"}
     assert (tmp_path / "mine.py").read_text() == "# of the user, or of an older version\n"
     assert (tmp_path / "scan_elmo.py").read_bytes() == (MODEL / "scan_elmo.py").read_bytes()
+
+
+def test_what_a_killed_process_left_is_removed_and_not_what_another_is_writing(tmp_path: Path) -> None:
+    living = tmp_path / ".scan_elmo.py.8.partial"
+    living.touch()
+    for _ in range(2):  # also where the code is complete already
+        abandoned = tmp_path / ".scan_elmo.py.7.partial"
+        abandoned.touch()
+        os.utime(abandoned, (1, 1))
+        ElmoConfig().save_pretrained(tmp_path)
+        assert [*tmp_path.glob(".*")] == [living]
+
+
+def test_a_save_that_is_refused_leaves_the_config_as_it_was(tmp_path: Path) -> None:
+    weights = [0.2, 0.3, 0.5]
+    model = ElmoModel(ElmoConfig(**TINY, scalar_mix_weights=weights))
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        model.save_pretrained(tmp_path / "file")
+    assert model.config.scalar_mix_weights == weights
 
 
 OLD_FOLDER = FIXTURES / "folder_of_0_1_0_generated"

@@ -174,6 +174,40 @@ def test_a_batch_without_words_keeps_a_column() -> None:
     assert rows.put_back(torch.ones(2, 1, 4)).tolist() == torch.zeros(2, 3, 4).tolist()
 
 
+@each_task
+@each_encoder
+def test_a_batch_without_rows_has_outputs_without_rows(task: str, encoder: dict[str, Any]) -> None:
+    model = make_task_model(task, **encoder).eval()
+    batch = {name: tensor[:0] for name, tensor in make_batch(task).items()}
+    output = model(**batch)
+    expected = logits_of(model(**make_batch(task)))
+    assert logits_of(output).shape == expected[:0].shape
+    assert output.loss == 0
+
+
+@each_task
+@each_encoder
+def test_torch_func_gives_each_text_its_loss_and_gradients(task: str, encoder: dict[str, Any]) -> None:
+    """Under `vmap` no shape may depend on numbers, and nothing may be read from them."""
+    model = make_task_model(task, **encoder).eval()
+    batch = make_batch(task)
+    learned = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+    def loss_of(weights: dict[str, torch.Tensor], text: dict[str, torch.Tensor]) -> torch.Tensor:
+        row = {name: tensor.unsqueeze(0) for name, tensor in text.items()}
+        return torch.func.functional_call(model, weights, (), row).loss
+
+    weights = {name: parameter.detach() for name, parameter in learned.items()}
+    gradients, losses = torch.func.vmap(torch.func.grad_and_value(loss_of), in_dims=(None, 0))(weights, batch)
+    torch.testing.assert_close(torch.func.vmap(loss_of, in_dims=(None, 0))(weights, batch), losses)
+    for row in range(len(losses)):
+        loss = model(**{name: tensor[row : row + 1] for name, tensor in batch.items()}).loss
+        torch.testing.assert_close(losses[row], loss.detach())
+        expected = torch.autograd.grad(loss, list(learned.values()), materialize_grads=True)
+        # Sums of float32 in another order.
+        torch.testing.assert_close([gradients[name][row] for name in learned], list(expected), rtol=1e-4, atol=1e-6)
+
+
 def test_the_tasks_lstm_is_torchs_over_packed_texts() -> None:
     ours, theirs = BiLSTM(5, 3), nn.LSTM(5, 3, batch_first=True, bidirectional=True)
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")

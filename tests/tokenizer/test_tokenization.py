@@ -195,6 +195,12 @@ def test_offsets_of_words_given_are_counted_in_the_word(tokenizer: ElmoTokenizer
     assert encoded.word_to_tokens(2) == (3, 4)
 
 
+def test_a_generators_words_are_those_of_its_list(tokenizer: ElmoTokenizer) -> None:
+    words = ["ab", "", "c d"]
+    encoded = tokenizer((word for word in words), is_split_into_words=True)
+    assert encoded.tokens() == tokenizer(words, is_split_into_words=True).tokens()
+
+
 def test_lone_surrogates_in_raw_text_vanish_and_keep_the_offsets_of_their_neighbours(tokenizer: ElmoTokenizer) -> None:
     encoded = tokenizer("a\ud800b cd", return_offsets_mapping=True)
     split = tokenizer(["a", "\ud800", "b", "cd"], is_split_into_words=True)
