@@ -50,6 +50,12 @@ REFUSED: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
     "a string for simple_elmo": (lambda: loaded().get_elmo_vectors(["Yes"]), "'Yes'", ValueError),
     "no texts for simple_elmo": (lambda: loaded().get_elmo_vectors([]), "texts", ValueError),
     "layers of simple_elmo": (lambda: loaded().get_elmo_vectors([["Yes"]], layers="first"), "layers", ValueError),
+    "simple_elmo's language models": (
+        lambda: simple_elmo.ElmoModel().load("tiny", full=True),
+        "`predict_words`",
+        ValueError,
+    ),
+    "simple_elmo's old top layer": (lambda: simple_elmo.ElmoModel().load("tiny", top=True), 'layers="top"', ValueError),
     "a string for ELMoForManyLangs": (lambda: Embedder("tiny").sents2elmo(["Yes"]), "'Yes'", ValueError),
     "a layer of ELMoForManyLangs": (lambda: Embedder("tiny").sents2elmo([["Yes"]], 3), "output_layer", ValueError),
     "no folder of an old embedder": (lambda: Embedder("nowhere"), "nowhere", ValueError),

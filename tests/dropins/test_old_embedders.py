@@ -46,6 +46,26 @@ def test_simple_elmos_averages_of_all_layers_are_each_layers_and_zero_without_wo
     assert not found[1].any()
 
 
+def test_simple_elmo_loads_with_its_arguments_and_says_so_and_has_its_sizes() -> None:
+    model = ElmoModel()
+    assert model.load(FIXTURES / BASE.name, full=False, top=False) == "The model is now loaded."
+    vectors = model.get_elmo_vectors(TEXTS, layers="all")
+    assert vectors.shape[1::2] == (model.n_layers, model.vector_size) == (3, 16)
+    assert model.max_chars == 50
+    assert model.vocab is None
+
+
+@pytest.mark.parametrize("method", ["get_elmo_vectors", "get_elmo_vector_average"])
+def test_simple_elmo_warns_that_a_session_carries_no_state(method: str, tiny_folder: Path) -> None:
+    model = ElmoModel()
+    model.load(tiny_folder)
+    call = getattr(model, method)
+    alone = call([["Yes", "."]], warmup=False)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="starts from the zero state"):
+            np.testing.assert_array_equal(call([["Yes", "."]], warmup=False, session=object()), alone)
+
+
 def test_many_langs_layers_in_both_calls_in_the_order_of_the_sentences() -> None:
     embedder = Embedder(MANYLANGS, batch_size=64)
     for call, sentences in CALLS.items():
