@@ -84,7 +84,7 @@ def pretrain(
     model: Annotated[str | None, Option(help="Start from this model: a folder, a Hub name, or tiny.")] = None,
     words: Annotated[
         Splitter | None,
-        Option(help="How sentences are split into words; default: whitespace, or as MODEL splits them."),
+        Option(help="How sentences are split into words; default: whitespace, or as MODEL's training text."),
     ] = None,
     encoding: Encoding = "utf-8",
     input_format: InputFormat = None,
@@ -139,7 +139,7 @@ def pretrain(
     import torch
     from transformers import set_seed
 
-    from elmo_hf.folder.loading import load_for_pretraining
+    from elmo_hf.folder.loading import load_for_pretraining, scoring_splitter
     from elmo_hf.training.corpora import read_sources
     from elmo_hf.training.record import Start
     from elmo_hf.training.run import new_language_model
@@ -181,12 +181,13 @@ def pretrain(
     else:
         assert vocabulary is not None
         lm, tokenizer = new_language_model(vocabulary, words or "whitespace", **fields)
+    splitter = scoring_splitter(lm.config, tokenizer)
     has_bar = args.process_index == 0
     read = partial(read_sources, encoding=encoding, column=column, input_format=input_format)
     scored = None
     if held_out:  # the shorter text comes first, because its errors are found sooner
-        scored = _read_corpus("held-out text", read(held_out), tokenizer, has_bar)
-    train = _read_corpus("training text", read(corpora), tokenizer, has_bar)
+        scored = _read_corpus("held-out text", read(held_out), tokenizer, splitter, has_bar)
+    train = _read_corpus("training text", read(corpora), tokenizer, splitter, has_bar)
     start = None if model is None else Start(model, has_new_softmax=vocabulary is not None)
     trainer = run(lm, tokenizer, train, scored, args, started_from=start)
     if trainer.is_world_process_zero():
@@ -344,16 +345,18 @@ def _read_rows(
     return _Input(rows.sentences, rows.texts, counted(len(rows.sentences), "sentence"), rows)
 
 
-def _read_corpus(name: str, sentences: Iterator[Sentence], tokenizer: "ElmoTokenizer", has_bar: bool) -> "Corpus":
+def _read_corpus(
+    name: str, sentences: Iterator[Sentence], tokenizer: "ElmoTokenizer", splitter: str, has_bar: bool
+) -> "Corpus":
     """A text of `pretrain` as a corpus; the process that has the progress bar also prints notes and counts."""
     from elmo_hf.language_model.surprisal_table import place_sentences
 
     beginning, sentences = beginning_of(sentences)
     all_sentences = Counted(sentences)
-    placed = place_sentences(all_sentences, tokenizer.word_splitter)
+    placed = place_sentences(all_sentences, splitter)
     bar = tqdm(placed, desc=name, unit=" sentences", disable=not has_bar)
     noted = beginning if has_bar else []
-    corpus, summary = _corpus(f"the {name}", bar, tokenizer, noted, tokenizer.word_splitter)
+    corpus, summary = _corpus(f"the {name}", bar, tokenizer, noted, splitter)
     if has_bar:
         say(f"{name}: {counted_sentences(all_sentences.count)}, {summary}")
     return corpus

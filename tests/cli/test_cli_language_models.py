@@ -264,6 +264,18 @@ def test_an_adapted_model_says_what_it_started_from_and_keeps_its_splitter_unles
     assert "| unroll_steps | 5 |" in card
 
 
+@pytest.mark.parametrize(("words", "num_words"), [((), 3), (("--words", "ptb"), 7)])
+def test_a_model_of_bilm_tf_learns_words_split_as_it_scores_them_unless_told(
+    words: tuple[str, ...], num_words: int, tiny_lm_folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "corpus.txt").write_text("Don't (ever) go.\n" * 9, encoding="utf-8")
+    printed = pretrain(tmp_path, tmp_path / "lm", "--model", tiny_lm_folder, *words)
+    assert f"training text: 9 sentences, {9 * num_words} words" in printed
+    for folder, expected in ((tiny_lm_folder, 3), (tmp_path / "lm", num_words)):
+        assert f"9 sentences, {9 * expected} words" in output_of("score", folder, tmp_path / "corpus.txt")
+        assert ElmoTokenizer.from_pretrained(folder).word_splitter == "ptb"
+
+
 def test_a_half_precision_language_model_is_adapted_in_single_precision(
     pretrained: tuple[Path, str], work: Path, tmp_path: Path
 ) -> None:
