@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..language_model.surprisal_table import PlacedSentence
     from ..language_model.word_rows import WordRows
     from ..public import ElmoTokenizer
+    from ..training.trainer import PretrainingArguments
 
 Corpora = Annotated[
     list[str],
@@ -80,7 +81,10 @@ def pretrain(
     ],
     vocabulary: Annotated[Path | None, Option(help="Words of the softmax, as `elmo-hf vocab` writes.")] = None,
     held_out: Annotated[list[str] | None, Option(help="Text that chooses the best checkpoint.")] = None,
-    config: Annotated[Path | None, Option(help="JSON with fields of ElmoConfig; default: the original model.")] = None,
+    config: Annotated[
+        Path | None,
+        Option(help="JSON with fields of ElmoConfig, or options of bilm-tf; default: the original model."),
+    ] = None,
     model: Annotated[str | None, Option(help="Start from this model: a folder, a Hub name, or tiny.")] = None,
     words: Annotated[
         Splitter | None,
@@ -175,6 +179,8 @@ def pretrain(
         greater_is_better=False,
         report_to="tensorboard",
     )
+    if config is not None and args.process_index == 0:
+        _note_settings(config, args)
     set_seed(args.seed)
     if model is not None:
         lm, tokenizer = load_for_pretraining(model, vocabulary, words, **fields)
@@ -198,10 +204,14 @@ def pretrain(
 def _config_fields(
     config: Path | None, softmax: str | None, samples: int | None, alphabet: str | None
 ) -> dict[str, Any]:
-    """Fields of the config: those of a file, and those that options replace."""
+    """Fields of the config: those of a file, ours or bilm-tf's, and those that options replace."""
     from elmo_hf.folder.saved_json import read_json
 
     fields: dict[str, Any] = {} if config is None else read_json(config)
+    if config is not None and "lstm" in fields:
+        from elmo_hf.conversion.readers.hdf5_layout import fields_for_training
+
+        fields = fields_for_training(fields, config)
     if softmax is not None:
         fields["softmax"] = softmax
     if samples is not None:
@@ -209,6 +219,33 @@ def _config_fields(
     if alphabet is not None:
         fields["alphabet"] = alphabet
     return fields
+
+
+def _note_settings(config: Path, args: "PretrainingArguments") -> None:
+    """Prints a note on the settings of a training in bilm-tf's options that differ from those of this run."""
+    from elmo_hf.folder.saved_json import read_json
+
+    options = read_json(config)
+    if "lstm" not in options:
+        return
+    settings = {
+        "batch_size": ("--rows", args.per_device_train_batch_size),
+        "unroll_steps": ("--unroll-steps", args.unroll_steps),
+        "learning_rate": ("--learning-rate", args.learning_rate),
+        "all_clip_norm_val": ("max_grad_norm of PretrainingArguments", args.max_grad_norm),
+    }
+    if args.max_steps < 0:
+        settings["n_epochs"] = ("--epochs", args.num_train_epochs)
+    others = []
+    for name, (option, value) in settings.items():
+        if options.get(name, value) != value:
+            others.append(f"{name} {options[name]} (here {option}, {value})")
+    if others:
+        say(
+            f"Note: of {config} only the model and its softmax are taken, not its settings of the training: "
+            f"{', '.join(others)}.",
+            is_error=True,
+        )
 
 
 def _scheduler_type(schedule: str, warmup_steps: int) -> str:
