@@ -51,6 +51,7 @@ def furnish(folder: Path, model: Path) -> Path:
     (folder / "sentences.txt").write_text("The ferry left .\n\nYes .\n", encoding="utf-8")
     (folder / "proteins.fasta").write_text(">sp|P1|FIRST a protein\nSEQW\n", encoding="utf-8")
     (folder / "glove.txt").write_text("film 0.5 2\nlovely 1 -1\n", encoding="utf-8")
+    (folder / "text.txt").write_text("and/or\tU.S.\t.\n", encoding="utf-8")
     (folder / "text.conllu").write_text("1\tYes" + "\t_" * 8 + "\n\n", encoding="utf-8")
     (folder / "corpus").mkdir()
     lines = "".join(" ".join(words) + "\n" for words in make_sentences(600))
@@ -94,16 +95,22 @@ def migration_program() -> str:
     The tiny model is 16 wide, not 1024. The last commands make a model that has no folder yet.
     """
     page = read("migration")
-    now = re.findall(r"\*\*now\*\*\n\n```python\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    pairs = re.findall(
+        r"^```\w+\n# before((?:(?!^```).)*)^```\n\n\*\*now\*\*\n\n```python\n(.*?)^```",
+        page,
+        flags=re.DOTALL | re.MULTILINE,
+    )
+    now = [block for _, block in pairs]
     before = [block for block in blocks(page, "python") if block not in now]
-    assert [block.startswith("# before") for block in before] == [True] * len(now)
+    assert all(block.startswith("# before") for block in before)
+    assert len(pairs) == page.count("**now**\n")
     lines, told = [], re.compile(r"(\w+)(?:, \w+)? = .*  # .*?\(((?:\d+, )+\d+)\).*")
     for line in "\n".join(now).splitlines():
         lines.append(line)
         if match := told.fullmatch(line):
             shape = [{1024: 16, 3072: 48, 512: 8}.get(int(size), int(size)) for size in match[2].split(", ")]
             lines.append(f"assert list({match[1]}.shape) == {shape}, {line!r}")
-    shell = re.findall(r"^elmo-hf (?!.*(?:--model|SOURCE)).*", "\n".join(blocks(page, "bash")), re.MULTILINE)
+    shell = re.findall(r"^elmo-hf (?!.*(?:--model|SOURCE|SAVE_DIR)).*", "\n".join(blocks(page, "bash")), re.MULTILINE)
     shown = f"print({sum(line.startswith('assert') for line in lines)}, 'shapes and', {len(shell)}, 'commands')"
     return "\n".join([START, *lines, "os.remove('elmo-en')", quiet(shell), shown])
 
@@ -138,7 +145,7 @@ def speed_program() -> str:
 
 # For each program made of a page that does not run as printed, patterns of lines that it prints in this order.
 LINES = {
-    "migration": [r"12 shapes and 5 commands$"],
+    "migration": [r"12 shapes and 6 commands$"],
     "course": [r"the same: True$", r"top layer: True$", r"tiny 0\.\d\d, random weights 0\.\d\d$"],
     "tasks": [
         r"\(1, 6, 3\) True bilm_layers \['attention_mask', 'input_ids', 'word_vector_ids'\]$",

@@ -133,6 +133,38 @@ def config_from_options(
     return config
 
 
+def fields_for_training(options: Mapping[str, Any], where: str | Path) -> dict[str, Any]:
+    """The fields of `ElmoConfig` for a new model with an options file's architecture and softmax.
+
+    The options of a training have `n_tokens_vocab`. bilm-tf's training has one direction and samples the softmax unless
+    they say otherwise; where options for inference say nothing, the config's defaults apply. The number of words is
+    left out, because the vocabulary decides it.
+
+    Args:
+        options: the parsed options file.
+        where: the options file, for messages.
+
+    Raises:
+        ConversionError: if an option is missing, unknown or illegal.
+    """
+    table = LSTM_OPTIONS
+    fields: dict[str, Any] = {"token_encoder": "word_embedding"}
+    if "char_cnn" in options:
+        table += CHAR_CNN_OPTIONS
+        fields["token_encoder"] = "char_cnn"
+    _refuse_unknown_options(options, table, where)
+    if "n_tokens_vocab" in options:
+        fields["bidirectional"] = options.get("bidirectional", False)
+        fields["softmax"] = "sampled"
+    for option in SOFTMAX_OPTIONS:
+        if option.path[0] in options and option.field != "num_softmax_words":
+            table += (option,)
+    config = make_config(options, table, where, **fields)
+    for option in table:
+        fields[option.field] = getattr(config, option.field)
+    return fields
+
+
 def _fields_from_shapes(
     shapes: Mapping[str, tuple[int, ...]], has_characters: bool, where: str | Path
 ) -> dict[str, Any]:

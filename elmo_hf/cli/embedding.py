@@ -4,7 +4,7 @@ import logging
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from typer import Argument, Option
 
@@ -25,6 +25,14 @@ Layers = Literal["all", "top", "mix", "average", "sum", "concat", "pooled", "poo
 Dtype = Literal["float32", "float16", "bfloat16", "int8"]
 # The formats of the shards that `embed` writes into a folder.
 Format = Literal["parquet", "safetensors", "npz", "hdf5"]
+
+
+def check_layers(value: str) -> str:
+    """Refuses what is neither a name of layers nor a number."""
+    is_known = value in get_args(Layers) or value.isdecimal()
+    names = ", ".join(get_args(Layers))
+    check_usage(is_known, f"{value!r} is neither one of {names}, nor the number of a layer.")
+    return value
 
 
 def embed(
@@ -49,7 +57,14 @@ def embed(
     dry_run: Annotated[
         bool, Option("--dry-run", help="Print how INPUT is read, with its first sentences, and write nothing.")
     ] = False,
-    layers: Annotated[Layers, Option(help="What to keep of a sentence.")] = "all",
+    layers: Annotated[
+        str,
+        Option(
+            metavar=f"[{'|'.join(get_args(Layers))}|N]",
+            callback=check_layers,
+            help="What to keep of a sentence; N is the number of one layer, 0 for the word by itself.",
+        ),
+    ] = "all",
     dtype: Annotated[Dtype, Option(help="Type of the numbers written.")] = "float32",
     words: Annotated[
         str | None, Option(metavar="WHICH", help="Keep only these words: a file, one a line, or a regular expression.")

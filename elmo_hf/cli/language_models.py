@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ..language_model.surprisal_table import PlacedSentence
     from ..language_model.word_rows import WordRows
     from ..public import ElmoTokenizer
+    from ..training.trainer import PretrainingArguments
 
 Corpora = Annotated[
     list[str],
@@ -80,11 +81,14 @@ def pretrain(
     ],
     vocabulary: Annotated[Path | None, Option(help="Words of the softmax, as `elmo-hf vocab` writes.")] = None,
     held_out: Annotated[list[str] | None, Option(help="Text that chooses the best checkpoint.")] = None,
-    config: Annotated[Path | None, Option(help="JSON with fields of ElmoConfig; default: the original model.")] = None,
+    config: Annotated[
+        Path | None,
+        Option(help="JSON with fields of ElmoConfig, or options of bilm-tf; default: the original model."),
+    ] = None,
     model: Annotated[str | None, Option(help="Start from this model: a folder, a Hub name, or tiny.")] = None,
     words: Annotated[
         Splitter | None,
-        Option(help="How sentences are split into words; default: whitespace, or as MODEL splits them."),
+        Option(help="How sentences are split into words; default: whitespace, or as MODEL's training text."),
     ] = None,
     encoding: Encoding = "utf-8",
     input_format: InputFormat = None,
@@ -139,7 +143,7 @@ def pretrain(
     import torch
     from transformers import set_seed
 
-    from elmo_hf.folder.loading import load_for_pretraining
+    from elmo_hf.folder.loading import load_for_pretraining, scoring_splitter
     from elmo_hf.training.corpora import read_sources
     from elmo_hf.training.record import Start
     from elmo_hf.training.run import new_language_model
@@ -175,18 +179,21 @@ def pretrain(
         greater_is_better=False,
         report_to="tensorboard",
     )
+    if config is not None and args.process_index == 0:
+        _note_settings(config, args)
     set_seed(args.seed)
     if model is not None:
         lm, tokenizer = load_for_pretraining(model, vocabulary, words, **fields)
     else:
         assert vocabulary is not None
         lm, tokenizer = new_language_model(vocabulary, words or "whitespace", **fields)
+    splitter = scoring_splitter(lm.config, tokenizer)
     has_bar = args.process_index == 0
     read = partial(read_sources, encoding=encoding, column=column, input_format=input_format)
     scored = None
     if held_out:  # the shorter text comes first, because its errors are found sooner
-        scored = _read_corpus("held-out text", read(held_out), tokenizer, has_bar)
-    train = _read_corpus("training text", read(corpora), tokenizer, has_bar)
+        scored = _read_corpus("held-out text", read(held_out), tokenizer, splitter, has_bar)
+    train = _read_corpus("training text", read(corpora), tokenizer, splitter, has_bar)
     start = None if model is None else Start(model, has_new_softmax=vocabulary is not None)
     trainer = run(lm, tokenizer, train, scored, args, started_from=start)
     if trainer.is_world_process_zero():
@@ -197,10 +204,14 @@ def pretrain(
 def _config_fields(
     config: Path | None, softmax: str | None, samples: int | None, alphabet: str | None
 ) -> dict[str, Any]:
-    """Fields of the config: those of a file, and those that options replace."""
+    """Fields of the config: those of a file, ours or bilm-tf's, and those that options replace."""
     from elmo_hf.folder.saved_json import read_json
 
     fields: dict[str, Any] = {} if config is None else read_json(config)
+    if config is not None and "lstm" in fields:
+        from elmo_hf.conversion.readers.hdf5_layout import fields_for_training
+
+        fields = fields_for_training(fields, config)
     if softmax is not None:
         fields["softmax"] = softmax
     if samples is not None:
@@ -208,6 +219,33 @@ def _config_fields(
     if alphabet is not None:
         fields["alphabet"] = alphabet
     return fields
+
+
+def _note_settings(config: Path, args: "PretrainingArguments") -> None:
+    """Prints a note on the settings of a training in bilm-tf's options that differ from those of this run."""
+    from elmo_hf.folder.saved_json import read_json
+
+    options = read_json(config)
+    if "lstm" not in options:
+        return
+    settings = {
+        "batch_size": ("--rows", args.per_device_train_batch_size),
+        "unroll_steps": ("--unroll-steps", args.unroll_steps),
+        "learning_rate": ("--learning-rate", args.learning_rate),
+        "all_clip_norm_val": ("max_grad_norm of PretrainingArguments", args.max_grad_norm),
+    }
+    if args.max_steps < 0:
+        settings["n_epochs"] = ("--epochs", args.num_train_epochs)
+    others = []
+    for name, (option, value) in settings.items():
+        if options.get(name, value) != value:
+            others.append(f"{name} {options[name]} (here {option}, {value})")
+    if others:
+        say(
+            f"Note: of {config} only the model and its softmax are taken, not its settings of the training: "
+            f"{', '.join(others)}.",
+            is_error=True,
+        )
 
 
 def _scheduler_type(schedule: str, warmup_steps: int) -> str:
@@ -344,16 +382,18 @@ def _read_rows(
     return _Input(rows.sentences, rows.texts, counted(len(rows.sentences), "sentence"), rows)
 
 
-def _read_corpus(name: str, sentences: Iterator[Sentence], tokenizer: "ElmoTokenizer", has_bar: bool) -> "Corpus":
+def _read_corpus(
+    name: str, sentences: Iterator[Sentence], tokenizer: "ElmoTokenizer", splitter: str, has_bar: bool
+) -> "Corpus":
     """A text of `pretrain` as a corpus; the process that has the progress bar also prints notes and counts."""
     from elmo_hf.language_model.surprisal_table import place_sentences
 
     beginning, sentences = beginning_of(sentences)
     all_sentences = Counted(sentences)
-    placed = place_sentences(all_sentences, tokenizer.word_splitter)
+    placed = place_sentences(all_sentences, splitter)
     bar = tqdm(placed, desc=name, unit=" sentences", disable=not has_bar)
     noted = beginning if has_bar else []
-    corpus, summary = _corpus(f"the {name}", bar, tokenizer, noted, tokenizer.word_splitter)
+    corpus, summary = _corpus(f"the {name}", bar, tokenizer, noted, splitter)
     if has_bar:
         say(f"{name}: {counted_sentences(all_sentences.count)}, {summary}")
     return corpus

@@ -15,11 +15,14 @@ Glossary: n sentences, T words of the longest, L layers, P projection.
 
 Deliberate differences: a sentence whose sum is zero has a vector of zeros, not NaN. `get_elmo_vector_average` with
 `layers="all"` sums each layer's words; simple_elmo sums words of different layers there, because it reads the axes
-`(L+1, T)` as `(T, L+1)`. There are no TensorFlow sessions, and no `get_elmo_substitutes`: see `elmo-hf fill`.
+`(L+1, T)` as `(T, L+1)`. There are no TensorFlow sessions, so a `session` carries no state from call to call. There is
+no `get_elmo_substitutes`: `predict_words` of `language_model/cloze.py` has the words, docs/migration.md the loop.
 """
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,27 +43,64 @@ LAYERS = {
 class ElmoModel:
     """A model that embeds lists of words.
 
-    Attributes:
-        elmo: the model with its state, after `load`.
+    Attributes, after `load`:
+        elmo: the model with its state.
         batch_size: the most sentences of a batch.
+        vector_size: 2P.
+        n_layers: L+1, the lowest layer included.
+        max_chars: the most characters of a word, its two boundaries included.
+        vocab: None, as in simple_elmo without `full=True`.
     """
 
     elmo: StatefulWords
     batch_size: int
+    vector_size: int
+    n_layers: int
+    max_chars: int
+    vocab: None = None
 
-    def load(self, directory: str | Path, max_batch_size: int = 32, limit: int = 100) -> None:
-        """Loads a model; errors are those of `open_model`.
+    def load(
+        self,
+        directory: str | Path,
+        max_batch_size: int = 32,
+        limit: int = 100,
+        full: bool = False,
+        top: bool = False,
+    ) -> str:
+        """Loads a model and returns simple_elmo's sentence about it.
 
         Args:
             directory: simple_elmo's archive or folder, or whatever `open_model` takes.
             max_batch_size: the most sentences of a batch.
             limit: ignored: no words are cached, because equal words of a batch are computed once.
+            full: must be False: in simple_elmo it loads the language models, for `get_elmo_substitutes`.
+            top: must be False: before simple_elmo 0.6 it chose the top layer.
+
+        Raises:
+            ValueError: as `open_model`; or if `full` or `top` is true.
         """
-        self.elmo, self.batch_size = StatefulWords(*open_model(directory)), max_batch_size
+        if full:
+            raise ValueError(
+                "`full=True` is for simple_elmo's `get_elmo_substitutes`, which this class lacks; leave it out for "
+                "vectors. For substitutes load the model as `ElmoForPreTraining` and call its `predict_words` for each "
+                "word."
+            )
+        if top:
+            raise ValueError(
+                '`top=True` chose the layer before simple_elmo 0.6; leave it out, and give `layers="top"` to '
+                "`get_elmo_vectors` and `get_elmo_vector_average`."
+            )
+        model, tokenizer = open_model(directory)
+        self.elmo = StatefulWords(model, tokenizer)
+        self.batch_size = max_batch_size
+        self.vector_size = model.config.hidden_size
+        self.n_layers = model.config.num_hidden_layers + 1
+        self.max_chars = model.config.max_word_length
+        return "The model is now loaded."
 
     @torch.inference_mode()
     def get_elmo_vectors(
-        self, texts: Sequence[Sequence[str]], warmup: bool = True, layers: str = "average"
+        self, texts: Sequence[Sequence[str]], warmup: bool = True, layers: str = "average", session: Any = None
     ) -> np.ndarray:
         """Embeds n lists of words.
 
@@ -68,6 +108,7 @@ class ElmoModel:
             texts: the lists of words.
             warmup: whether to run the first batch once before, for its state.
             layers: the `"average"` of all, the `"top"`, or `"all"`.
+            session: ignored, with a warning: in simple_elmo, calls with one session carry the state on.
 
         Returns:
             `(n, T, 2P)`, or for all layers `(n, L+1, T, 2P)`, float64.
@@ -77,6 +118,12 @@ class ElmoModel:
         """
         require(layers in LAYERS, "layers", f"one of {', '.join(LAYERS)}", layers)
         require(len(texts) > 0, "texts", "at least one list of words", texts)
+        if session is not None:
+            warnings.warn(
+                "`session` has no effect: nothing here runs in TensorFlow. The call starts from the zero state, while "
+                "simple_elmo goes on from the last call with this session.",
+                stacklevel=2,
+            )
         self.elmo.reset_states()
         batches = [texts[start : start + self.batch_size] for start in range(0, len(texts), self.batch_size)]
         found = [LAYERS[layers](self._embed(batch)) for batch in batches[: int(warmup)] + batches][int(warmup) :]
@@ -85,14 +132,14 @@ class ElmoModel:
         return torch.cat(padded).double().cpu().numpy()
 
     def get_elmo_vector_average(
-        self, texts: Sequence[Sequence[str]], warmup: bool = True, layers: str = "average"
+        self, texts: Sequence[Sequence[str]], warmup: bool = True, layers: str = "average", session: Any = None
     ) -> np.ndarray:
         """One vector of length 1 for each of n lists of words; arguments and errors are those of `get_elmo_vectors`.
 
         Returns:
             `(n, 2P)`, or for all layers `(n, L+1, 2P)`, where the layers of a text together have length 1; float64.
         """
-        sums = self.get_elmo_vectors(texts, warmup, layers).sum(axis=-2)
+        sums = self.get_elmo_vectors(texts, warmup, layers, session).sum(axis=-2)
         lengths = np.sqrt((sums**2).sum(axis=tuple(range(1, sums.ndim)), keepdims=True))
         return np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
 

@@ -204,6 +204,7 @@ def _plan_shards(
             f"{', '.join(WRITERS)}, found {output}."
         )
     selection.check(suffix)
+    selection.check_number(model)
     if options.window_characters is not None:
         characters = options.window_characters
     elif file is not None:

@@ -13,6 +13,7 @@ Layers to choose from, without the sentence's boundaries (L layers, n words, P p
     concat   (n, 2P(L+1))   every layer, one after the other
     pooled   (2P,)          the mean of the first scalar mix over the words; zeros for a blank line
     pooled_sum (2P,)        the mean of the sum over the words, SeqVec's vector of a protein
+    0, 1, ..   (n, 2P)      one layer, by its number up to L
 
 The result for a sentence is a dict of arrays: `vectors`; with int8 also `scales`, of the same shape without the last
 axis (a vector is its int8 numbers times its scale); with chosen words also `positions` (n,), their places in the
@@ -43,8 +44,9 @@ Arrays = dict[str, np.ndarray]
 
 DTYPES = ("float32", "float16", "bfloat16", "int8")
 
-# Functions of the model, its layers `(B, T, 2P)`, and masks `(B, T)` of words with and without boundaries.
-LAYERS: dict[str, Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tensor]]] = {
+# A function of the model, its layers `(B, T, 2P)`, and masks `(B, T)` of words with and without boundaries.
+Choice = Callable[[ElmoModel, list[Tensor], Tensor, Tensor], list[Tensor]]
+LAYERS: dict[str, Choice] = {
     "all": lambda model, layers, mask, is_text: layers,
     "top": lambda model, layers, mask, is_text: layers[-1:],
     "mix": lambda model, layers, mask, is_text: [model.mix(layers, mask)[0]],
@@ -61,11 +63,19 @@ CHOICES = LAYERS | {VIEWS: lambda model, layers, mask, is_text: [*layers, model.
 POOLED = {"pooled": "mix", "pooled_sum": "sum"}
 
 
+def choice_of(layers: str) -> Choice:
+    """The function of a key of `CHOICES`, or of the number of a layer."""
+    if layers.isdecimal():
+        number = int(layers)
+        return lambda model, layers, mask, is_text: [layers[number]]
+    return CHOICES[layers]
+
+
 @dataclass(frozen=True)
 class Selection:
     """The vectors to keep of a sentence."""
 
-    layers: str = "all"  # a key of `CHOICES`
+    layers: str = "all"  # a key of `CHOICES`, or the number of a layer
     dtype: str = "float32"  # the type of the numbers kept, one of `DTYPES`; the model computes in its own type
     words: ChosenWords | None = None  # the words whose vectors are kept; None keeps all
     allow_nan: bool = False  # whether vectors may be NaN
@@ -78,11 +88,18 @@ class Selection:
             layers = [name for name in LAYERS if name not in POOLED]  # pooled layers are of all words
             condition = " with `words`"
         dtypes = [name for name in DTYPES if name != "bfloat16" or suffix == ".safetensors"]
-        if self.layers not in layers:
-            raise ValueError(f"`layers` must be one of {', '.join(layers)}{condition}, found {self.layers!r}.")
+        if self.layers not in layers and not self.layers.isdecimal():
+            names = ", ".join(layers) + condition
+            raise ValueError(f"`layers` must be one of {names}, or the number of a layer, found {self.layers!r}.")
         if self.dtype not in dtypes:
             holder = suffix or "NumPy"
             raise ValueError(f"`dtype` must be one of {', '.join(dtypes)} in {holder} arrays, found {self.dtype!r}.")
+
+    def check_number(self, model: ElmoModel) -> None:
+        """Raises ValueError if the selection is the number of a layer that the model does not have."""
+        most = model.config.num_hidden_layers
+        if self.layers.isdecimal() and int(self.layers) > most:
+            raise ValueError(f"`layers` must be a number from 0 to {most} for this model, found {self.layers}.")
 
     def job(self, model: ElmoModel, tokenizer: ElmoTokenizer) -> dict[str, Any]:
         """Everything that the vectors depend on, except the text."""
@@ -154,7 +171,9 @@ def embed_window(
 
     Raises:
         ValueError: if a sentence's vectors are NaN and `selection` does not allow that; the message names the sentence.
+            If the model does not have the layer of `selection`.
     """
+    selection.check_number(model)
     texts = _split_sentences(sentences, tokenizer)
     rows = list(range(len(texts)))
     chosen: list[Arrays] = [{} for _ in texts]
@@ -262,7 +281,7 @@ def _embed_batch(model: ElmoModel, words: _WindowWords, texts: list[list[str]], 
     mask = places >= 0
     vectors = words.vectors[places].masked_fill(~mask.unsqueeze(-1), 0)
     layers = model.bilm(vectors, mask)[0]
-    return torch.stack(CHOICES[selection.layers](model, layers, mask, mask & words.is_text[places]))
+    return torch.stack(choice_of(selection.layers)(model, layers, mask, mask & words.is_text[places]))
 
 
 def _embed_long(model: ElmoModel, words: _WindowWords, places: Tensor, selection: Selection) -> Tensor:
@@ -279,7 +298,7 @@ def _embed_long(model: ElmoModel, words: _WindowWords, places: Tensor, selection
 
     def collect(layers: list[Tensor]) -> Tensor:
         mask = layers[0].new_ones(layers[0].shape[:2], dtype=torch.bool)
-        vectors = torch.stack(CHOICES[collected](model, layers, mask, mask))
+        vectors = torch.stack(choice_of(collected)(model, layers, mask, mask))
         if is_final:
             vectors = vectors.to(getattr(torch, selection.dtype))
         return vectors
@@ -294,7 +313,7 @@ def _embed_long(model: ElmoModel, words: _WindowWords, places: Tensor, selection
     if collected != "all":
         return model.pool(vectors[0], is_text).unsqueeze(0)
     mask = torch.ones_like(is_text)
-    return torch.stack(CHOICES[selection.layers](model, list(vectors), mask, is_text))
+    return torch.stack(choice_of(selection.layers)(model, list(vectors), mask, is_text))
 
 
 def _digest_of(tokenizer: ElmoTokenizer) -> str:

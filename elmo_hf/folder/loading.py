@@ -178,7 +178,7 @@ def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTrai
 
 
 def scoring_splitter(config: ElmoConfig, tokenizer: ElmoTokenizer) -> str:
-    """How the language models' training text was split, `"ptb"` or `"whitespace"`, for a text that they score."""
+    """How the language models' training text was split, `"ptb"` or `"whitespace"`, for a text to score or to learn."""
     tasks = getattr(config, "task_specific_params", None) or {}
     return "whitespace" if BILM_TF_SCORING.items() <= tasks.items() else tokenizer.word_splitter
 
@@ -191,7 +191,8 @@ def load_for_pretraining(
     Args:
         source: a folder, a Hub name, or `"tiny"`.
         vocabulary: a file of words for a new softmax with random weights; None keeps the folder's softmax and words.
-        word_splitter: how the tokenizer splits raw text, as the corpus is split; None keeps the folder's.
+        word_splitter: how the corpus is split, and from now on the tokenizer splits raw text; None keeps the folder's,
+            for the corpus that of `scoring_splitter`.
         **fields: fields of `ElmoConfig` that replace the folder's.
 
     Raises:
@@ -209,10 +210,11 @@ def load_for_pretraining(
         model = load_complete(source, ElmoForPreTraining, dtype="float32", **fields)
     else:
         model = load_complete(source, ElmoModel, dtype="float32")
-    # From now on scoring uses the tokenizer's splitter, because it splits the text of the further training.
-    tasks = getattr(model.config, "task_specific_params", None) or {}
-    other_tasks = {name: parameters for name, parameters in tasks.items() if name not in BILM_TF_SCORING}
-    model.config.task_specific_params = other_tasks or None
+    if word_splitter is not None:
+        # The tokenizer splits the text of the further training, so from now on it splits the text to score too.
+        tasks = getattr(model.config, "task_specific_params", None) or {}
+        other_tasks = {name: parameters for name, parameters in tasks.items() if name not in BILM_TF_SCORING}
+        model.config.task_specific_params = other_tasks or None
     if vocabulary is None:
         return model, tokenizer
     config = ElmoConfig(**model.config.to_diff_dict() | {"num_softmax_words": tokenizer.num_word_classes} | fields)

@@ -17,19 +17,21 @@ ELMo of the same size and training text (`elmo-hf convert --model original elmo-
 
 Glossary: B batch, T words of the longest sentence or list, P projection.
 
-A converted module computes the same as in TensorFlow. Google's keeps no state. DeepPavlov's keeps each batch row's LSTM
-state from call to call, separately for each signature, and its `default` leaves out the mix's scale. On padding,
-`word_emb` and therefore `elmo` are not zero: Google's have the vector of the empty word, DeepPavlov's that of the
-padding ids.
+A converted module computes the same as in TensorFlow. Google's keeps no state, and reads neither `<S>` nor `</S>`.
+DeepPavlov's keeps each batch row's LSTM state from call to call, separately for each signature, and its `default`
+leaves out the mix's scale. On padding, `word_emb` and therefore `elmo` are not zero: Google's have the vector of the
+empty word, DeepPavlov's that of the padding ids.
 
-Any other model keeps each batch row's state from call to call, and all its outputs are zero on padding.
-`module.elmo.stateful = False` switches the state off, and `module.elmo.reset_states()` forgets it.
+Any other model keeps no state either, because it stands in for Google's, but it reads `<S>` and `</S>`, with which it
+was trained; all its outputs are zero on padding.
+
+`module.elmo.stateful` says whether calls keep a state, and may be changed; `module.elmo.reset_states()` forgets it.
 
 Deliberate differences: `default` is zero for a sentence without words. `trainable=True` trains the mix's weights and
 scale, as in versions 2 and 3, not the LSTMs, as in version 1.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,13 @@ from torch import Tensor, nn
 
 from ..dropins.stateful_words import StatefulWords
 from ..folder.loading import load_complete, load_tokenizer
+from ..model.configuration_elmo import require
 from ..model.layers_elmo import masked_mean
+
+# What `tags` may be: a tag, several, or None.
+Tags = str | Iterable[str] | None
+# The tag of a SavedModel.
+SERVE = "serve"
 
 
 class Module(nn.Module):
@@ -52,20 +60,21 @@ class Module(nn.Module):
         signatures: the two signatures by name; each returns all outputs.
     """
 
-    def __init__(self, spec: str | Path, trainable: bool = False, name: str = "module", tags: Any = None) -> None:
+    def __init__(self, spec: str | Path, trainable: bool = False, name: str = "module", tags: Tags = None) -> None:
         """Loads a model.
 
         Args:
             spec: a folder, a Hub name, or `"tiny"`.
             trainable: whether the scalar mix trains.
             name: any name.
-            tags: ignored.
+            tags: none, or `"serve"`; an ELMo module has one graph.
 
         Raises:
-            ValueError: if `spec` is an address, or not a complete ELMo model.
+            ValueError: if `spec` is an address, or not a complete ELMo model; if there is another tag.
         """
         super().__init__()
         self.name = name
+        _check_tags(tags)
         if "://" in str(spec):
             raise ValueError(
                 f"{spec} is an address of TF-Hub, from which nothing is downloaded. Convert the module's files, "
@@ -78,7 +87,7 @@ class Module(nn.Module):
         self.elmo = StatefulWords(model, self.tokenizer)
         # For a converted module: `state` (none, shared by all calls, or one for each signature), and `scaled_mean`.
         self._module = (getattr(model.config, "task_specific_params", None) or {}).get("tfhub", {})
-        self.elmo.stateful = self._module.get("state") != "none"
+        self.elmo.stateful = self._module.get("state", "none") != "none"
         self.signatures: dict[str, Callable[..., dict[str, Tensor]]] = {
             "default": self._embed_sentences,
             "tokens": self._embed_tokens,
@@ -94,8 +103,9 @@ class Module(nn.Module):
             as_dict: whether to return all outputs by name, or only the output `default`.
 
         Raises:
-            ValueError: if a string is given instead of a list.
+            ValueError: if a string is given instead of a list, or a list without texts; if there is no such signature.
         """
+        require(signature in self.signatures, "signature", f"one of {', '.join(self.signatures)}", signature)
         embed = self._embed_ids if torch.is_tensor(inputs) else self.signatures[signature]
         outputs = embed(**inputs) if isinstance(inputs, Mapping) else embed(inputs)
         return outputs if as_dict else outputs["default"]
@@ -106,9 +116,8 @@ class Module(nn.Module):
         return self._embed_ids(self.elmo.encode(sentences, max(map(len, sentences))), "default")
 
     def _embed_tokens(self, tokens: Sequence[Sequence[str | bytes]], sequence_len: Sequence[int]) -> dict[str, Tensor]:
-        """The signature `tokens`: reads the first `sequence_len` words of each list."""
-        pairs = zip(tokens, np.ravel(sequence_len), strict=True)
-        sentences = [_texts(words)[:length] for words, length in pairs]
+        """The signature `tokens`."""
+        sentences = words_of_tokens(tokens, sequence_len)
         return self._embed_ids(self.elmo.encode(sentences, max(map(len, tokens))), "tokens")
 
     def _embed_ids(self, input_ids: Tensor, signature: str = "default") -> dict[str, Tensor]:
@@ -137,14 +146,33 @@ class Module(nn.Module):
         return torch.where(is_word, word_emb, vector), torch.where(is_word, elmo, mixed)
 
 
-def load(handle: str | Path, tags: Any = None) -> Module:
+def load(handle: str | Path, tags: Tags = None) -> Module:
     """`hub.load`: returns a frozen module; call its `signatures`. Arguments and errors are those of `Module`."""
     return Module(handle, tags=tags)
 
 
+def _check_tags(tags: Tags) -> None:
+    """Raises ValueError unless a graph with these tags is the one that ELMo modules and their SavedModels have."""
+    names = {tags} if isinstance(tags, str) else set(tags or ())
+    require(names <= {SERVE}, "tags", f"none, or {SERVE!r}, as an ELMo module has one graph", tags)
+
+
 def split_at_blanks(texts: Sequence[str | bytes]) -> list[list[str]]:
-    """The words of each text; only blanks separate them."""
-    return [[word for word in text.split(" ") if word] for text in _texts(texts)]
+    """The words of each text; only blanks separate them. Raises ValueError for one string, or if there is no text."""
+    sentences = [[word for word in text.split(" ") if word] for text in _texts(texts)]
+    check_number(sentences)
+    return sentences
+
+
+def words_of_tokens(tokens: Sequence[Sequence[str | bytes]], sequence_len: Sequence[int]) -> list[list[str]]:
+    """The first `sequence_len` words of each list. Raises ValueError for a string, or if there is no list."""
+    check_number(tokens)
+    return [_texts(words)[:length] for words, length in zip(tokens, np.ravel(sequence_len), strict=True)]
+
+
+def check_number(texts: Sequence[Any]) -> None:
+    """Raises ValueError if a batch has no text."""
+    require(len(texts) > 0, "inputs", "a batch of at least one text", texts)
 
 
 def _texts(values: Sequence[str | bytes]) -> list[str]:

@@ -15,10 +15,11 @@ import pytest
 import torch
 
 from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoTokenizer
+from elmo_hf.conversion.readers.hdf5_layout import fields_for_training
 from elmo_hf.folder.saved_config import read_config
 from elmo_hf.model.configuration_elmo import CODE_FILES
 from elmo_hf.training.run import new_language_model
-from tests.helpers.checkpoints import bits
+from tests.helpers.checkpoints import EDGES, TINY_LM, bits
 from tests.helpers.commands import assert_fails, output_of, run
 from tests.helpers.language_models import state_of, words_file
 from tests.helpers.pretraining_runs import FIELDS, VOCABULARY, files_of, pretrain, write_files, write_text
@@ -57,6 +58,38 @@ def test_a_new_model_reads_what_its_tokenizer_makes(name: str, fields: dict[str,
     assert (model.config.vocab_size, model.config.num_softmax_words) == (262, 4)
     inputs = tokenizer(["a b"], return_tensors="pt")["input_ids"]
     assert model.elmo.boundaries(inputs).tolist() == [[True, False, False, True]]
+
+
+def test_options_of_bilm_tf_give_the_model_that_it_trains_and_a_note_on_its_other_settings(
+    tiny_lm_folder: Path, work: Path, tmp_path: Path
+) -> None:
+    options = TINY_LM / "options.json"
+    given = ("--vocabulary", TINY_LM / "vocab.txt", "--config", options)
+    result = run("pretrain", work / "corpus.txt", "-o", tmp_path / "lm", *given, *ONE_STEP)
+    assert result.exit_code == 0, result.output
+    assert f"Note: of {options} only the model and its softmax are taken" in result.stderr
+    differing = "batch_size 3 (here --rows, 1), unroll_steps 5 (here --unroll-steps, 2)."
+    assert differing in result.stderr
+    config, expected = (read_config(folder)[0].to_diff_dict() for folder in (tmp_path / "lm", tiny_lm_folder))
+    of_the_conversion = {"task_specific_params", "dtype", "architectures", "transformers_version"}
+    names = config.keys() | expected.keys()
+    assert {name for name in names if config.get(name) != expected.get(name)} <= of_the_conversion
+
+
+@pytest.mark.parametrize("name", ["bi_char_1layer", "bi_word_2", "uni_char_2"])
+def test_options_of_a_training_have_bilm_tfs_defaults_and_those_for_inference_ours(name: str) -> None:
+    options = json.loads((EDGES / name / "options.json").read_text(encoding="utf-8"))
+    fields = fields_for_training(options, "options.json")
+    assert fields["token_encoder"] == ("word_embedding" if name == "bi_word_2" else "char_cnn")
+    assert fields["bidirectional"] == (name != "uni_char_2")
+    assert (fields["softmax"], fields["num_softmax_samples"], fields["lm_dropout"]) == ("sampled", 16, 0.1)
+    full = fields_for_training(options | {"sample_softmax": False}, "options.json")
+    assert full == fields | {"softmax": "full"}
+    del options["bidirectional"]
+    assert fields_for_training(options, "options.json") == fields | {"bidirectional": False}
+    inference = {key: options[key] for key in ("lstm", "char_cnn") if key in options}
+    of_training = {"bidirectional", "softmax", "num_softmax_samples", "lm_dropout"}
+    assert fields.keys() - of_training == fields_for_training(inference, "options.json").keys()
 
 
 @pytest.mark.same_rounding
@@ -262,6 +295,18 @@ def test_an_adapted_model_says_what_it_started_from_and_keeps_its_splitter_unles
     assert "\ntrained from `tiny`, the small English model in the package `elmo-hf`, with `elmo-hf` " in card
     assert "base_model" not in card
     assert "| unroll_steps | 5 |" in card
+
+
+@pytest.mark.parametrize(("words", "num_words"), [((), 3), (("--words", "ptb"), 7)])
+def test_a_model_of_bilm_tf_learns_words_split_as_it_scores_them_unless_told(
+    words: tuple[str, ...], num_words: int, tiny_lm_folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "corpus.txt").write_text("Don't (ever) go.\n" * 9, encoding="utf-8")
+    printed = pretrain(tmp_path, tmp_path / "lm", "--model", tiny_lm_folder, *words)
+    assert f"training text: 9 sentences, {9 * num_words} words" in printed
+    for folder, expected in ((tiny_lm_folder, 3), (tmp_path / "lm", num_words)):
+        assert f"9 sentences, {9 * expected} words" in output_of("score", folder, tmp_path / "corpus.txt")
+        assert ElmoTokenizer.from_pretrained(folder).word_splitter == "ptb"
 
 
 def test_a_half_precision_language_model_is_adapted_in_single_precision(

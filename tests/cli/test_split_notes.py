@@ -72,11 +72,11 @@ NOTES = {
         f"the corpus {LOOKS}; it was split by Penn Treebank rules.{USE_BLANKS}",
     ],
     "vocab raw.txt -o words": [],
-    f"pretrain nine.txt --model lm -o new {TRAIN} --held-out nine.txt --checkpoint-steps 1": [
+    f"pretrain nine.txt --model lm -o new {TRAIN} --held-out nine.txt --checkpoint-steps 1 --words ptb": [
         f"the held-out text {LOOKS}. {RESPLIT.format('the held-out text')}{USE_BLANKS}",
         f"the training text {LOOKS}. {RESPLIT.format('the training text')}{USE_BLANKS}",
     ],
-    f"pretrain nine.txt --model lm -o new {TRAIN} --words whitespace": [SPLIT_WELL.format("the training text")],
+    f"pretrain nine.txt --model lm -o new {TRAIN}": [SPLIT_WELL.format("the training text")],
     f"pretrain long.txt --model tiny -o new {TRAIN}": [
         f"4 of 6 words {CUT}",
         f"100% of the words at the beginning of the training text are unknown, {BY_RULES}, and 100% if "
@@ -171,10 +171,14 @@ def test_a_folder_tells_that_its_model_and_vocabulary_are_bilm_tfs(tmp_path: Pat
         assert scoring_splitter(config, tokenizer) == ("whitespace" if is_bilm_tfs else "ptb"), name
 
 
-def test_after_further_training_the_tokenizers_split_counts(tiny_lm_folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("splitter", "expected"), [(None, "whitespace"), ("ptb", "ptb"), ("whitespace", "whitespace")])
+def test_after_further_training_text_is_split_as_in_all_training_or_as_told(
+    splitter: str | None, expected: str, tiny_lm_folder: Path, tmp_path: Path
+) -> None:
     for vocabulary in (None, words_file(tmp_path, WORDS)):
-        model, tokenizer = load_for_pretraining(tiny_lm_folder, vocabulary)
-        assert scoring_splitter(model.config, tokenizer) == "ptb"
+        model, tokenizer = load_for_pretraining(tiny_lm_folder, vocabulary, splitter)
+        assert scoring_splitter(model.config, tokenizer) == expected
+        assert tokenizer.word_splitter == (splitter or "ptb")
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import h5py
@@ -14,6 +15,7 @@ from tests.helpers.archives import MANYLANGS, write_zip
 from tests.helpers.checkpoints import FIXTURES
 from tests.helpers.commands import run
 from tests.helpers.golden import BASE
+from tests.helpers.pages import blocks, read
 
 # float32; sums of another order differ by the last bits.
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
@@ -46,6 +48,26 @@ def test_simple_elmos_averages_of_all_layers_are_each_layers_and_zero_without_wo
     assert not found[1].any()
 
 
+def test_simple_elmo_loads_with_its_arguments_and_says_so_and_has_its_sizes() -> None:
+    model = ElmoModel()
+    assert model.load(FIXTURES / BASE.name, full=False, top=False) == "The model is now loaded."
+    vectors = model.get_elmo_vectors(TEXTS, layers="all")
+    assert vectors.shape[1::2] == (model.n_layers, model.vector_size) == (3, 16)
+    assert model.max_chars == 50
+    assert model.vocab is None
+
+
+@pytest.mark.parametrize("method", ["get_elmo_vectors", "get_elmo_vector_average"])
+def test_simple_elmo_warns_that_a_session_carries_no_state(method: str, tiny_folder: Path) -> None:
+    model = ElmoModel()
+    model.load(tiny_folder)
+    call = getattr(model, method)
+    alone = call([["Yes", "."]], warmup=False)
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="starts from the zero state"):
+            np.testing.assert_array_equal(call([["Yes", "."]], warmup=False, session=object()), alone)
+
+
 def test_many_langs_layers_in_both_calls_in_the_order_of_the_sentences() -> None:
     embedder = Embedder(MANYLANGS, batch_size=64)
     for call, sentences in CALLS.items():
@@ -64,6 +86,29 @@ def test_many_langs_mean_and_single_layers_and_batches() -> None:
         assert empty.shape == (0, 16)
         for index, vectors in enumerate(found):
             np.testing.assert_allclose(vectors, THEIRS[f"call1/{index}"][output_layer], **TOLERANCE)
+
+
+def test_the_lines_of_the_page_write_the_files_of_many_langs_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = FIXTURES / "efml_command"
+    shutil.copy(theirs / "text.txt", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (lines,) = (block for block in blocks(read("migration"), "python") if "$period$" in block)
+    exec(lines, {"embedder": Embedder(MANYLANGS)})
+    with h5py.File("text.ly-1.hdf5") as found, h5py.File(theirs / "text.ly-1.hdf5") as expected:
+        assert list(found) == list(expected)
+        for key, vectors in expected.items():
+            assert found[key].dtype == vectors.dtype
+            np.testing.assert_allclose(found[key][()], vectors[()], **TOLERANCE)
+    texts = [
+        [line.split("\t") for line in (folder / "text.ly-1.txt").read_text(encoding="utf-8").splitlines()]
+        for folder in (tmp_path, theirs)
+    ]
+    for row, expected_row in zip(*texts, strict=True):
+        assert row[0] == expected_row[0]
+        assert [len(number.partition(".")[2]) for number in row[1:]] == [8] * len(expected_row[1:])
+        np.testing.assert_allclose(np.array(row[1:], float), np.array(expected_row[1:], float), **TOLERANCE)
 
 
 RESIDUES = """

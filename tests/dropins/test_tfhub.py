@@ -30,7 +30,10 @@ EXPORTS = {
 
 @pytest.fixture
 def elmo(tiny_folder: Path) -> hub.Module:
-    return hub.Module(tiny_folder)
+    """A model that no module became, with its state switched on."""
+    module = hub.Module(tiny_folder)
+    module.elmo.stateful = True
+    return module
 
 
 def converted(style: str, folder: Path) -> hub.Module:
@@ -82,6 +85,18 @@ def test_the_default_signature_splits_on_blanks_alone(elmo: hub.Module) -> None:
         assert_outputs(elmo(texts, signature="default", as_dict=True), BASE.arrays("call1"))
         elmo.elmo.reset_states()
     assert elmo(["one\ttwo three"], as_dict=True)["elmo"].shape == (1, 2, 2 * P)
+
+
+def test_a_model_that_was_no_module_keeps_no_state_as_googles(tiny_folder: Path) -> None:
+    module = hub.Module(tiny_folder)
+    for name in ("call1", "call2", "call1"):
+        sentences = BASE.sentences[name]
+        outputs = module(as_tokens(sentences), signature="tokens", as_dict=True)
+        again = module(as_tokens(sentences), signature="tokens", as_dict=True)
+        for output in outputs:
+            assert torch.equal(outputs[output], again[output])
+        if name == "call1":
+            assert_outputs(outputs, BASE.arrays(name))
 
 
 def test_switched_off_it_keeps_the_state_it_had(elmo: hub.Module) -> None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from elmo_hf import ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoModel, ElmoTokenizer, tiny_model
 from elmo_hf.disk.whole_files import only_writer
 from elmo_hf.embedding import Embedder, vector_files
 from elmo_hf.embedding.chosen_words import ChosenWords
@@ -162,6 +162,8 @@ def many_arrays() -> None:
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no such layers": (lambda: Selection("second").check(), ValueError, "'second'"),
+    "a negative number": (lambda: Selection("-1").check(), ValueError, "'-1'"),
+    "no layer of this number": (lambda: Selection("3").check_number(tiny_model()), ValueError, "0 to 2"),
     "no such dtype": (lambda: Selection(dtype="int4").check(), ValueError, "'int4'"),
     "words of pooled": (lambda: Selection("pooled", words=ChosenWords("a")).check(), ValueError, "with `words`"),
     "bfloat16 in NumPy": (lambda: Embedder(dtype="bfloat16"), ValueError, "NumPy"),

@@ -16,7 +16,7 @@ from elmo_hf.embedding.shards import EmbeddingOptions, embed_documents
 from elmo_hf.embedding.window_vectors import Selection
 
 SUFFIXES = [".hdf5", ".safetensors", ".npz", ".parquet"]
-LAYERS = ["all", "top", "mix", "average", "sum", "concat", "pooled", "pooled_sum"]
+LAYERS = ["all", "top", "mix", "average", "sum", "concat", "pooled", "pooled_sum", "1"]
 SENTENCES = [
     "The ferry left the harbour at 7:45, ten minutes late.",
     "",
@@ -66,6 +66,7 @@ def embed_alone(
             "sum": every[0] + every[1] + every[2],
             "concat": torch.cat([every[0], every[1], every[2]], dim=1),
             "pooled": mix.sum(dim=0) / max(len(mix), 1),
+            "1": every[1],
             "pooled_sum": every.sum(dim=(0, 1)) / max(len(mix), 1),
         }
         found.append(kinds[layers].float().numpy())

@@ -2,6 +2,8 @@
 
 import importlib
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,50 @@ def test_outputs_are_those_of_the_module_in_every_call_and_have_the_shapes_that_
         if name != "default":
             ids = layer.encode([text.split() for text in TEXTS])
             np.testing.assert_array_equal(keras.ops.convert_to_numpy(layer(ids)), expected)
+
+
+TOKENS: dict[str, Any] = {"tokens": [["the", "cat", ""], ["dogs", "", ""]], "sequence_len": [2, 1]}
+
+
+def test_the_signature_tokens_gives_all_outputs_of_the_module_by_name(folder: Path) -> None:
+    layer = KerasLayer(folder, signature="tokens", signature_outputs_as_dict=True, tags=[], arguments={})
+    expected = tfhub.Module(folder)(TOKENS, signature="tokens", as_dict=True)
+    ids = layer.encode(TOKENS)
+    for inputs in (TOKENS, ids):
+        outputs = layer(inputs)
+        assert outputs.keys() == expected.keys()
+        for name, output in expected.items():
+            np.testing.assert_array_equal(keras.ops.convert_to_numpy(outputs[name]), output.numpy())
+    assert layer.compute_output_shape(ids.shape) == {name: output.shape for name, output in expected.items()}
+    outputs = layer(keras.Input((None, 50), dtype="int32"))
+    assert outputs["elmo"].shape == (None, None, expected["elmo"].shape[-1])
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "a signature": (lambda: KerasLayer("tiny", signature="words"), "one of default, tokens"),
+    "an output": (lambda: KerasLayer("tiny", output_key="lstm_outputs3"), "lstm_outputs2"),
+    "one output and all": (
+        lambda: KerasLayer("tiny", output_key="elmo", signature_outputs_as_dict=True),
+        "`signature_outputs_as_dict`",
+    ),
+    "arguments": (lambda: KerasLayer("tiny", arguments={"batch": 3}), "arguments"),
+    "a tag": (lambda: KerasLayer("tiny", tags="train"), "'train'"),
+    "no text": (lambda: KerasLayer("tiny").encode([]), "at least one text"),
+    "a string": (lambda: KerasLayer("tiny").encode("Yes ."), "'Yes .'"),
+    "strings for tokens": (lambda: KerasLayer("tiny", signature="tokens")(["Yes ."]), "lists of words"),
+    "tokens for strings": (lambda: KerasLayer("tiny")(TOKENS), "lists of words"),
+    "an array of words": (lambda: KerasLayer("tiny").encode(np.array([["a", "b"]])), "(1, 2)"),
+    "an input of strings": (lambda: KerasLayer("tiny")(keras.Input((1,), dtype="string")), "`encode`"),
+    "TensorFlow's shape of strings": (lambda: keras.Sequential([KerasLayer("tiny", input_shape=[])]), "`encode`"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Do not pass an `input_shape`")  # Keras's own advice
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_layer_does_not_take_is_named(name: str) -> None:
+    call, words = REFUSED[name]
+    with pytest.raises(ValueError, match=re.escape(words)):
+        call()
 
 
 @pytest.mark.parametrize("functional", [False, True], ids=["sequential", "functional"])
