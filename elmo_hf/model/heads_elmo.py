@@ -629,15 +629,15 @@ class Pooler(nn.Module):
         return (weights * vectors.masked_fill(~mask, 0)).sum(dim=1)
 
 
-class ElmoTextClassificationPipeline(TextClassificationPipeline):
-    """transformers' pipeline as a class of a folder's code."""
+# Configs of folders that an earlier version saved have this name.
+ElmoTextClassificationPipeline = TextClassificationPipeline
 
 
 class ElmoForSequenceClassification(ElmoTaskModel):
     """Classifies texts, or pairs with `text_pairs`; labels and losses are as in every transformers model."""
 
     output_class = SequenceClassifierOutput
-    pipelines = {"text-classification": (ElmoTextClassificationPipeline, "AutoModelForSequenceClassification")}
+    pipelines = {"text-classification": (TextClassificationPipeline, "AutoModelForSequenceClassification")}
 
     def __init__(self, config: ElmoConfig) -> None:
         """Initialises random weights; `num_labels` and `problem_type` are transformers' own fields."""

@@ -301,14 +301,16 @@ def file_of(source: str, name: str, revision: str | None) -> Path | None:
         return None
 
 
-class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):
-    """transformers' pipeline as a class in a folder's code; the config names it, so `pipeline` needs no task."""
+# The config names transformers' own class as one of this file, so `pipeline` needs no task. A subclass would not do:
+# BERTopic looks for "pipeline" in the full name of a pipeline's class, and silently takes another model without it.
+# Configs of folders that an earlier version saved have this name.
+ElmoFeatureExtractionPipeline = FeatureExtractionPipeline
 
 
 class ElmoModel(ElmoPreTrainedModel):
     """The biLM encoder with its scalar mixes."""
 
-    pipelines = {"feature-extraction": (ElmoFeatureExtractionPipeline, "AutoModel")}
+    pipelines = {"feature-extraction": (FeatureExtractionPipeline, "AutoModel")}
     # The softmax of a pretraining checkpoint, which embedding does not need.
     _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
 
