@@ -27,6 +27,8 @@ MIXES = re.compile(r"(scalar|linear)_mixes\.\d+\.\w")
 PARTS = re.compile(
     rf"{MIXES.pattern}|(softmax|task_encoder|word_vectors|pooler|classifier|crf|attention|lstm|qa_outputs)\."
 )
+# The factor of a mix, which has no axis in files of earlier versions.
+SCALE = re.compile(r"scalar_mixes\.\d+\.scale")
 # A tensor's shape and type in a header.
 Tensor = tuple[tuple[int, ...], str]
 
@@ -101,7 +103,12 @@ def weights_problem(
         return f"has {_listed(beyond)}, which the model of config.json does not have"
     wrong = []
     for name, shape in expected.items():
-        if name in held and not (held[name][0] == shape and held[name][1] in FLOATS):
+        if name not in held:
+            continue
+        held_shape, held_type = held[name]
+        is_old_scale = SCALE.fullmatch(name) is not None and held_shape == ()
+        is_legal_shape = held_shape == shape or is_old_scale
+        if not is_legal_shape or held_type not in FLOATS:
             wrong.append(f"{name} {held[name]} for {shape}")
     if wrong:
         return f"must have config.json's shapes and floats, found {_listed(wrong)}"

@@ -163,7 +163,10 @@ LOGIT_OF_ZERO = -1e4
 
 
 class ScalarMix(nn.Module):
-    """A weighted sum of the L+1 layers; the softmax of `logits` `(L+1,)` gives the weights, `scale` `()` a factor."""
+    """A weighted sum of the L+1 layers; the softmax of `logits` `(L+1,)` gives the weights, `scale` `(1,)` a factor.
+
+    The scale has one axis because torch's FSDP refuses parameters without axes; a state dict may have it as `()`.
+    """
 
     def __init__(self, config: ElmoConfig) -> None:
         """Reads `num_hidden_layers` and `scalar_mix_*` of `config`."""
@@ -172,7 +175,8 @@ class ScalarMix(nn.Module):
         self.initial_weights = tuple(config.scalar_mix_weights or [1 / num_layers] * num_layers)
         self.layer_norm = config.scalar_mix_layer_norm
         self.logits = nn.Parameter(torch.zeros(num_layers), requires_grad=config.scalar_mix_trainable)
-        self.scale = nn.Parameter(torch.ones(()), requires_grad=config.scalar_mix_trainable)
+        self.scale = nn.Parameter(torch.ones(1), requires_grad=config.scalar_mix_trainable)
+        self.register_load_state_dict_pre_hook(give_scale_an_axis)
 
     def init_parameters(self) -> None:
         """Starts from the weights of the config, or from equal ones."""
@@ -207,7 +211,15 @@ class ScalarMix(nn.Module):
         elif self.layer_norm == "word":
             layers = [nn.functional.layer_norm(layer, layer.shape[-1:]) for layer in layers]
         mixed = sum(weight * layer for weight, layer in zip(weights, layers, strict=True))
-        return (self.scale.to(mixed.device) * mixed).masked_fill(~mask.unsqueeze(-1), 0)
+        scale = self.scale.to(mixed.device).reshape(())  # a tensor with axes would widen the type of half precision
+        return (scale * mixed).masked_fill(~mask.unsqueeze(-1), 0)
+
+
+def give_scale_an_axis(mix: nn.Module, state_dict: dict[str, Tensor], prefix: str, *_: Any) -> None:
+    """Makes the scale of a mix `(1,)` in a state dict of an earlier version, whose scale is `()`."""
+    name = f"{prefix}scale"
+    if name in state_dict:
+        state_dict[name] = state_dict[name].reshape(1)
 
 
 class LinearMix(nn.Module):

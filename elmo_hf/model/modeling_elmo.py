@@ -46,6 +46,13 @@ from .layers_elmo import (
 )
 from .scan_elmo import is_hooked
 
+try:
+    from transformers.conversion_mapping import register_checkpoint_conversion_mapping
+    from transformers.core_model_loading import ConversionOps, WeightConverter
+except ImportError:  # without them, weights of earlier versions, whose mixes have a scale `()`, are refused
+    register_checkpoint_conversion_mapping = None
+    ConversionOps = object
+
 logger = logging.get_logger(__name__)
 
 # Every config names these files, but this one does not import them. transformers copies only what a class imports, so
@@ -130,6 +137,42 @@ class ElmoModelOutput(HasState, ModelOutput):
         return None if self.representations is None else self.representations.unbind(1)
 
 
+class UnchangedScale(ConversionOps):
+    """Saves the scale of a mix as it is."""
+
+    def convert(
+        self, input_dict: dict[str, list[Tensor]], source_patterns: list[str], target_patterns: list[str], **_: Any
+    ) -> dict[str, list[Tensor]]:
+        """Returns the one tensor of `input_dict` under the one name of `target_patterns`."""
+        (tensors,) = input_dict.values()
+        return {target_patterns[0]: tensors}
+
+
+class FittedScale(UnchangedScale):
+    """Loads the scale of a mix in the shape of the model's, `(1,)`; a file of an earlier version has `()`."""
+
+    def convert(
+        self, input_dict: dict[str, list[Tensor]], source_patterns: list[str], target_patterns: list[str], **place: Any
+    ) -> dict[str, list[Tensor]]:
+        """As in `UnchangedScale`; `place` has the `model`, and the scale's name in it, `full_layer_name`."""
+        (scale,) = super().convert(input_dict, source_patterns, target_patterns)[target_patterns[0]]
+        if scale.numel() == 1:
+            scale = scale.reshape(place["model"].get_parameter(place["full_layer_name"]).shape)
+        return {target_patterns[0]: [scale]}
+
+    @property
+    def reverse_op(self) -> UnchangedScale:
+        """What `save_pretrained` does."""
+        return UnchangedScale()
+
+
+def accept_scales_without_axes() -> None:
+    """Makes transformers load the mixes of earlier versions, by every class of ELMo models."""
+    if register_checkpoint_conversion_mapping is not None:
+        scale = WeightConverter(r"\.scale", ".scale", [FittedScale()])
+        register_checkpoint_conversion_mapping(ElmoConfig.model_type, [scale], overwrite=True)
+
+
 class ElmoPreTrainedModel(PreTrainedModel):
     """Initialisation, loading and saving, shared by every ELMo model."""
 
@@ -162,6 +205,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
         The argument `scalar_mix_weights` replaces the mix weights of the checkpoint.
         """
+        accept_scales_without_axes()
         loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **({"use_safetensors": True} | kwargs))
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if model.config.scalar_mix_weights is not None:
