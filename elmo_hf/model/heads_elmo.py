@@ -252,6 +252,17 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         super().post_init()
         self.set_trainable_parts()
 
+    @property
+    def dummy_inputs(self) -> dict[str, Tensor]:
+        """As in `ElmoPreTrainedModel`, with `num_texts` texts in each row, and all inputs that the config asks for."""
+        ids = torch.cat([self._dummy_texts()] * self.num_texts, dim=1)
+        inputs = {"input_ids": ids}
+        if self.config.word_vectors is not None:
+            inputs["word_vector_ids"] = ids.new_ones(ids.shape[:2])
+        if self.config.mark_size is not None:
+            inputs["marks"] = ids.new_zeros(ids.shape[:2])
+        return inputs
+
     def set_trainable_parts(self) -> None:
         """Sets `requires_grad` of mixes, word vectors and each part of the biLM from the config."""
         super().set_trainable_parts()

@@ -215,6 +215,23 @@ class ElmoPreTrainedModel(PreTrainedModel):
         model.set_trainable_parts()
         return loaded
 
+    @property
+    def dummy_inputs(self) -> dict[str, Tensor]:
+        """Inputs that every model of the class takes: `input_ids` `(3, 5, ...)`, three texts of four words."""
+        return {"input_ids": self._dummy_texts()}
+
+    def _dummy_texts(self) -> Tensor:
+        """Ids `(3, 5, ...)`: `<S>`, then four times a word of the last character, or the last word."""
+        ids = torch.full((3, 5, *self.config.id_shape), self.config.num_characters, device=self.device)
+        begin = ids[:, 0]
+        if self.config.token_encoder == "word_embedding":
+            begin.fill_(self.config.bos_token_id)
+        else:
+            begin[:, 1] = self.config.bos_token_id
+        if self.config.num_input_words > 0:  # the last id is a word's
+            ids[..., -1] = self.config.vocab_size - 1
+        return ids
+
     def layers_wanted(self, layers: Sequence[Tensor], is_asked: bool | None) -> tuple[Tensor, ...] | None:
         """The layers for an output's `hidden_states`; None unless the argument, or else the config, requests them."""
         if is_asked is None:

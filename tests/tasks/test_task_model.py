@@ -14,7 +14,7 @@ from elmo_hf.share.training_card import ElmoTrainer
 from tests.helpers.launching import fork_two
 from tests.helpers.task_models import LSTM, TASKS, logits_of, make_batch, make_task_model
 from tests.helpers.task_training import each_task, make_trainer, train_on_two_texts
-from tests.helpers.tiny_inputs import assert_outputs_close
+from tests.helpers.tiny_inputs import TINY, assert_outputs_close
 
 # Two rows of six positions; 1 and 2 mark the words of the first and of the second text.
 TEXTS = torch.tensor([[0, 1, 1, 0, 2, 0], [0, 0, 0, 1, 2, 2]])
@@ -270,3 +270,19 @@ def test_two_processes_learn_what_one_does_from_batches_twice_as_large(tmp_path:
     one = train_on_two_texts(tmp_path / "one", per_device_train_batch_size=2).model
     two = torch.load(tmp_path / "two", weights_only=True)
     assert_outputs_close(two, {name: p.detach() for name, p in one.named_parameters()}, 1e-5)
+
+
+NEEDED = {
+    "none": {},
+    "word vectors and marks": {"word_vectors": {"num_words": 5, "size": 4, "trainable": True}, "mark_size": 3},
+}
+
+
+@each_task
+@pytest.mark.parametrize("needed", NEEDED.values(), ids=NEEDED)
+def test_dummy_inputs_are_what_a_model_takes(task: str, needed: dict[str, Any]) -> None:
+    model = make_task_model(task, **needed)
+    inputs = model.dummy_inputs
+    num_positions = 5 * model.num_texts
+    assert inputs["input_ids"].shape == (3, num_positions, TINY["max_word_length"])
+    assert logits_of(model(**inputs)).isfinite().all()
