@@ -235,6 +235,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     # From a pretraining checkpoint.
     _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
     num_texts = 1  # per row
+    advice_on_pairs = ""  # what follows in the error about a pair where one text is expected
     output_class: type[ModelOutput]
 
     def __init__(self, config: ElmoConfig) -> None:
@@ -407,15 +408,17 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         """Raises ValueError unless each row has `num_texts` texts; `num_begins` `(B,)` are the `<S>` of each row."""
         if self.num_texts == 1:
             expected = "one text"
+            advice = self.advice_on_pairs
             is_wrong = num_begins > 1  # without boundaries a row is one text
         else:
             expected = "a pair of texts, `tokenizer(text, text_pair)`"
+            advice = ""
             is_wrong = num_begins != self.num_texts
         wrong_rows = is_wrong.nonzero().flatten().tolist()
         if wrong_rows:
             row = wrong_rows[0]
             raise ValueError(
-                f"each row of `input_ids` must hold {expected}, found {num_begins[row]} `<S>` in row {row}."
+                f"each row of `input_ids` must hold {expected}, found {num_begins[row]} `<S>` in row {row}.{advice}"
             )
 
 
@@ -647,6 +650,10 @@ ElmoTextClassificationPipeline = TextClassificationPipeline
 class ElmoForSequenceClassification(ElmoTaskModel):
     """Classifies texts, or pairs with `text_pairs`; labels and losses are as in every transformers model."""
 
+    advice_on_pairs = (
+        " For pairs of texts, make the classifier with `text_pairs=True`, an argument of `from_pretrained` and a field "
+        "of config.json."
+    )
     output_class = SequenceClassifierOutput
     pipelines = {"text-classification": (TextClassificationPipeline, "AutoModelForSequenceClassification")}
 

@@ -274,7 +274,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         """What the package adds.
 
         Raises:
-            ImportError: if this is code that a folder brings, or the causal model.
+            ImportError: if this is code that a folder brings.
+            NotImplementedError: if this is the causal model.
         """
         if self.package_parts is None:
             raise ImportError(
@@ -391,7 +392,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 # Word k is line k, from 1, of the softmax's vocabulary, as are the input ids of a model that reads words. 0 is padding,
 # with probability 0; its logit is finite, so entropies are too. Glossary: B batch, T words, V words of the softmax.
 #
-# Deliberate differences from other causal models: no `generate`, and no state in the output.
+# Deliberate differences from other causal models: no `generate`, and no state in the output. Training always computes
+# the full softmax, also of a config with the sampled one.
 
 
 class ElmoForCausalLM(ElmoForPreTraining):
@@ -422,10 +424,31 @@ class ElmoForCausalLM(ElmoForPreTraining):
         Arguments are those of `ElmoForPreTraining`, except `labels` `(B, T)`: the word's number at each position (not
         the next one's), 0 and -100 for none. `token_encoder_ids` are read in place of `input_ids`, for callers who look
         up `logits` at `input_ids`.
+
+        Raises:
+            ValueError: as in `ElmoForPreTraining`, and if labels are rows of characters.
         """
+        if labels is not None and labels.dim() == 3:
+            raise ValueError(
+                "`labels` must be the numbers of words, of shape (batch, words), found a tensor of shape "
+                f"{tuple(labels.shape)}. Give `tokenizer.word_classes(words) + 1`; a copy of `input_ids`, as run_clm.py"
+                " makes it, suits only models that read words by their numbers."
+            )
         ids = input_ids if token_encoder_ids is None else token_encoder_ids
         classes = None if labels is None else torch.where(labels > 0, labels - 1, IGNORED)
         output = super().forward(ids, attention_mask, classes, **kwargs, output_logits=True, return_dict=True)
         least = torch.finfo(output.forward_logits.dtype).min
         logits = nn.functional.pad(output.forward_logits, (1, 0), value=least)
         return CausalLMOutput(output.loss, logits, output.hidden_states)
+
+    def require_package(self) -> PackageParts:
+        """Raises NotImplementedError, because the package's streams and scores call the other class."""
+        raise NotImplementedError(
+            "`ElmoForCausalLM` has no streams, drawn words and scores: load the model with `ElmoForPreTraining` of "
+            f"{ELMO_HF}."
+        )
+
+    @property
+    def _trains_on_samples(self) -> bool:
+        """False: the causal model always computes the full softmax."""
+        return False
