@@ -65,6 +65,18 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
     return tensors
 
 
+def has_weights(folder: Path) -> bool:
+    """Whether all files with a model's weights are in a folder, which may be a download of some files."""
+    if (folder / SAFE_WEIGHTS_NAME).is_file():
+        return True
+    index = folder / SAFE_WEIGHTS_INDEX_NAME
+    if not index.is_file():
+        return False
+    with naming(f"{index} is damaged"):
+        names = set(read_json(index)["weight_map"].values())
+    return all((folder / name).is_file() for name in names)
+
+
 def check_weights(folder: Path, model_class: type[PreTrainedModel], config: PreTrainedConfig) -> None:
     """Compares the headers of a folder's weights with the model that its config describes.
 

@@ -19,12 +19,14 @@ from torch import Tensor, nn
 from transformers import TextClassificationPipeline, TokenClassificationPipeline
 from transformers import initialization as init
 from transformers.modeling_outputs import QuestionAnsweringModelOutput, SequenceClassifierOutput, TokenClassifierOutput
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, logging
 
 from .configuration_elmo import ElmoConfig, require
 from .layers_elmo import IGNORED, check_shape, checked_words, masked_max, masked_mean, may_depend_on_data
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, can_return_tuple
 from .scan_elmo import State, Stepped, autocast_dtype, is_exporting, lstm, scan_words
+
+logger = logging.get_logger(__name__)
 
 # ---- Texts as rows ---------------------------------------------------------------------------------------------------
 #
@@ -235,6 +237,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     # From a pretraining checkpoint.
     _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
     num_texts = 1  # per row
+    has_said_what_learns = False
     advice_on_pairs = ""  # what follows in the error about a pair where one text is expected
     output_class: type[ModelOutput]
 
@@ -272,6 +275,23 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         modules = [self.elmo.token_encoder, *self.elmo.bilm.layers]
         for name, module in zip(self.config.bilm_parts, modules, strict=True):
             module.requires_grad_(name not in self.config.frozen_parts)
+
+    def train(self, mode: bool = True) -> "ElmoTaskModel":
+        """Switches to training or evaluation; before the first training, logs what learns if the biLM does not."""
+        if mode and not self.has_said_what_learns:
+            self.has_said_what_learns = True
+            self._say_what_learns()
+        return super().train(mode)
+
+    def _say_what_learns(self) -> None:
+        bilm = [*self.elmo.token_encoder.parameters(), *self.elmo.bilm.parameters()]
+        num_learned = sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+        is_frozen = not any(parameter.requires_grad for parameter in bilm)
+        if is_frozen and num_learned > 0:
+            logger.warning(
+                f"The biLM is frozen, so {num_learned:,} of {self.num_parameters():,} numbers learn. A usual learning "
+                "rate for them is 1e-3; at BERT's, such as 5e-5, they hardly move. With `freeze_bilm=False` all learn."
+            )
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Saves the model; the config loses the softmax of a language model, which is not saved."""

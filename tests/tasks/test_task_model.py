@@ -286,3 +286,19 @@ def test_dummy_inputs_are_what_a_model_takes(task: str, needed: dict[str, Any]) 
     num_positions = 5 * model.num_texts
     assert inputs["input_ids"].shape == (3, num_positions, TINY["max_word_length"])
     assert logits_of(model(**inputs)).isfinite().all()
+
+
+def test_what_learns_is_said_once_before_training_if_the_bilm_is_frozen(caplog: pytest.LogCaptureFixture) -> None:
+    frozen = make_task_model("classification")
+    assert caplog.messages == []
+    frozen.train()
+    frozen.eval()
+    frozen.train()
+    num_learned = 3 + 1 + 14 * 3 + 3  # the mix, its scale, the classifier
+    (message,) = caplog.messages
+    assert f"so {num_learned:,} of {frozen.num_parameters():,} numbers learn" in message
+    caplog.clear()
+    make_task_model("classification", freeze_bilm=False).train()
+    make_task_model("classification", freeze_bilm=["token_encoder", "layer_1"]).train()
+    make_task_model("classification").requires_grad_(False).train()
+    assert caplog.messages == []
