@@ -22,7 +22,7 @@ from transformers.modeling_outputs import QuestionAnsweringModelOutput, Sequence
 from transformers.utils import ModelOutput, logging
 
 from .configuration_elmo import ElmoConfig, require
-from .layers_elmo import IGNORED, check_shape, checked_words, masked_max, masked_mean, may_depend_on_data
+from .layers_elmo import IGNORED, check_shape, checked_words, masked_max, masked_mean, may_depend_on
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, can_return_tuple
 from .scan_elmo import State, Stepped, autocast_dtype, is_exporting, lstm, scan_words
 
@@ -54,7 +54,8 @@ class TextRows:
         place = torch.where(mask, places_of_words, places_of_others) - 1
         positions = torch.arange(mask.shape[1], device=mask.device).expand_as(place)
         order = torch.zeros_like(place).scatter(1, place, positions)
-        if not torch.compiler.is_compiling():
+        has_numbers = not (torch.compiler.is_compiling() or mask.is_meta)
+        if has_numbers:
             # Cuts to the longest text; a compiled shape cannot depend on the data.
             order = order[:, : max(int(mask.sum(dim=1).max()), 1)]
         self.masks = masks
@@ -419,7 +420,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def _texts(self, ids: Tensor, mask: Tensor) -> list[Tensor]:
         """A mask `(B, T)` of each row's first text with its boundaries, and one of its second text."""
         begins = self.elmo.begins(ids) & mask
-        if not torch.compiler.is_compiling():  # a compiled graph cannot read the data
+        has_numbers = not (torch.compiler.is_compiling() or begins.is_meta)
+        if has_numbers:
             self._refuse_wrong_texts(begins.sum(dim=1))
         text = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
         return [mask & (text == number) for number in range(1, self.num_texts + 1)]
@@ -510,7 +512,8 @@ class LinearChainCRF(nn.Module):
         is_known = mask & (labels != IGNORED)
         labels = labels.masked_fill(~is_known, 0).long()
         agrees = nn.functional.one_hot(labels, len(self.labels)).bool()
-        self._refuse_illegal(labels, is_known)
+        if not labels.is_meta:
+            self._refuse_illegal(labels, is_known)
         emissions = _wide(emissions)
         agreeing = emissions.masked_fill(~agrees & is_known.unsqueeze(-1), IMPOSSIBLE)
         both = torch.cat([emissions, agreeing])
@@ -1055,7 +1058,7 @@ def _targets(name: str, positions: Tensor, is_context: Tensor, is_first: Tensor)
 @torch.compiler.disable
 def _refuse_illegal(name: str, positions: Tensor, is_legal: Tensor) -> None:
     """Raises ValueError unless `is_legal` `(B,)` is True for all positions `(B,)`."""
-    if not may_depend_on_data():
+    if not may_depend_on(positions):
         return
     illegal_rows = (~is_legal).nonzero().flatten().tolist()
     if illegal_rows:

@@ -95,12 +95,15 @@ def check_shape(name: str, value: object, shape: Sequence[int | str]) -> None:
 
 def may_look_at(tensor: Tensor) -> bool:
     """Whether Python may read the numbers to check them: not on a GPU, because Python would have to wait for it."""
-    return tensor.device.type == "cpu" and may_depend_on_data()
+    return tensor.device.type == "cpu" and may_depend_on(tensor)
 
 
-def may_depend_on_data() -> bool:
-    """Whether shapes may depend on the numbers: not while a graph is made, and not under `torch.func`."""
-    return not (torch.compiler.is_compiling() or is_tracing() or has_transforms())
+def may_depend_on(tensor: Tensor) -> bool:
+    """Whether shapes may depend on the numbers of a tensor, which has none on the device `meta`.
+
+    Not while a graph is made, and not under `torch.func`.
+    """
+    return not (tensor.is_meta or torch.compiler.is_compiling() or is_tracing() or has_transforms())
 
 
 def check_range(name: str, ids: Tensor, most: int) -> None:
@@ -365,7 +368,7 @@ class CharacterCNN(nn.Module):
 
     def forward(self, ids: Tensor, block_characters: int | None = None) -> Tensor:
         """Maps character ids `(N, C)`, or `(N, C + 1)` with the word's id last, to word vectors `(N, P)`."""
-        if not may_depend_on_data() or len(ids) == 0:
+        if not may_depend_on(ids) or len(ids) == 0:
             return self._embed(ids, self.max_word_length)
         lengths, order = _lengths(ids[:, : self.max_word_length]).sort(descending=True, stable=True)
         num_positions = (lengths + self.widest_filter).clamp(max=self.max_word_length).tolist()
@@ -667,7 +670,8 @@ class BiLMLayer(GradientCheckpointingLayer):
 
     @torch.compiler.disable  # a compiled graph breaks here: the fast scan depends on the lengths of the texts
     def _scan(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
-        if inputs.numel() > 0 and self.can_scan_fast():
+        has_words = inputs.numel() > 0 and not inputs.is_meta
+        if has_words and self.can_scan_fast():
             return self._scan_fast(inputs, layout, hidden, cell)
         return self._scan_by_modules(inputs, layout, hidden, cell)
 

@@ -42,7 +42,7 @@ from .layers_elmo import (
     distinct_rows,
     masked_max,
     masked_mean,
-    may_depend_on_data,
+    may_depend_on,
 )
 from .scan_elmo import is_hooked
 
@@ -466,7 +466,7 @@ class ElmoModel(ElmoPreTrainedModel):
         if is_hooked(self.token_encoder.embedding) and ids.dim() == 3 and self.config.num_input_words == 0:
             # Hooks, such as captum's, get the characters of all words in their places, `(B, T, C, E)`.
             return self.embed_embeds(self.token_encoder.embedding(ids), mask)[0]
-        if not may_depend_on_data():
+        if not may_depend_on(ids):
             vectors = self.token_encoder(ids.flatten(0, 1)).unflatten(0, mask.shape)
             return vectors.masked_fill(~mask.unsqueeze(-1), 0)
         distinct, which = distinct_rows(ids[mask])
@@ -489,7 +489,7 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def _may_read_in_pieces(self, mask: Tensor, output_hidden_states: bool | None) -> bool:
         """Whether the texts are long and only their mixes are requested; reading in pieces then saves memory."""
-        if not may_depend_on_data() or mask.shape[1] <= self.bilm.piece_words:
+        if not may_depend_on(mask) or mask.shape[1] <= self.bilm.piece_words:
             return False
         return (
             not (self.training or torch.is_grad_enabled())

@@ -188,3 +188,17 @@ def test_dummy_inputs_are_texts_that_begin_with_a_boundary(config: ElmoConfig, s
     assert ids.shape == shape
     assert model.begins(ids).tolist() == [[True, False, False, False, False]] * 3
     assert model(ids).last_hidden_state.shape == (3, 5, 2 * config.projection_size)
+
+
+def test_a_model_without_numbers_gives_the_shapes_of_its_outputs(tiny_config: ElmoConfig) -> None:
+    inputs = random_inputs(tiny_config, [4, 2, 3])
+    expected = ElmoModel(tiny_config).eval()(**inputs, output_hidden_states=True)
+    with torch.device("meta"):
+        model = ElmoModel(tiny_config).eval()
+    found = model(**{name: tensor.to("meta") for name, tensor in inputs.items()}, output_hidden_states=True)
+    assert found.last_hidden_state.is_meta
+    for name in expected:
+        if name == "hidden_states":
+            assert [layer.shape for layer in found[name]] == [layer.shape for layer in expected[name]]
+        else:
+            assert found[name].shape == expected[name].shape, name

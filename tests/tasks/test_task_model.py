@@ -302,3 +302,13 @@ def test_what_learns_is_said_once_before_training_if_the_bilm_is_frozen(caplog: 
     make_task_model("classification", freeze_bilm=["token_encoder", "layer_1"]).train()
     make_task_model("classification").requires_grad_(False).train()
     assert caplog.messages == []
+
+
+@each_task
+def test_a_model_without_numbers_gives_the_shapes_of_loss_and_logits(task: str) -> None:
+    batch = make_batch(task)
+    model = make_task_model(task, **LSTM)
+    found = model.to("meta")(**{name: tensor.to("meta") for name, tensor in batch.items()})
+    expected = make_task_model(task, **LSTM)(**batch)
+    assert found.loss.shape == expected.loss.shape
+    assert logits_of(found).shape == logits_of(expected).shape
