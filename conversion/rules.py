@@ -55,11 +55,13 @@ def _drop_zero_row(arrays: Arrays) -> Arrays:
 
 # Reverses the axes: TensorFlow's kernel `(in, out)` or `(width, in, out)` becomes torch's weight.
 TRANSPOSE = ArrayOp(_transpose, _transpose)
-# Removes a first axis of length 1: a TensorFlow convolution's height, or the axis of a single number.
+# Removes a first axis of length 1, a TensorFlow convolution's height.
 DROP_LEADING_AXIS = ArrayOp(
     lambda arrays: [array.reshape(array.shape[1:]) for array in arrays],
     lambda arrays: [array[np.newaxis] for array in arrays],
 )
+# Gives a single number an axis of length 1.
+ADD_LEADING_AXIS = ArrayOp(DROP_LEADING_AXIS.invert, DROP_LEADING_AXIS.apply)
 # Swaps the middle quarters of the last axis: TensorFlow's gates i, j, f, o become torch's i, f, g, o.
 SWAP_MIDDLE_GATES = ArrayOp(_swap_middle_gates, _swap_middle_gates)
 # Cuts `(2n, ...)` into two arrays `(n, ...)`: the input half and the recurrent half of an LSTM kernel.

@@ -87,7 +87,7 @@ STATE_DICT_KEYS = {
         }.items()
     },
     "scalar_mixes.0.logits": (3,),
-    "scalar_mixes.0.scale": (),
+    "scalar_mixes.0.scale": (1,),
 }
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering", "PreTraining", "CausalLM")
 AUTO_MAP = {"AutoConfig": "configuration_elmo.ElmoConfig", "AutoModel": "modeling_elmo.ElmoModel"}

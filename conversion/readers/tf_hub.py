@@ -35,7 +35,7 @@ from ..contract import Checkpoint, NamedFiles
 from ..hdf5 import is_hdf5
 from ..options import read_options
 from ..refusals import ConversionError, listed, naming_file, shortened
-from ..rules import DROP_LEADING_AXIS, Rule, import_arrays
+from ..rules import ADD_LEADING_AXIS, Rule, import_arrays
 from ..sources import Source
 from ..witness.reference import ReferenceElmo
 from .bilm_tf import CELL_ARRAYS
@@ -211,9 +211,9 @@ def _mix_rules(mix: tuple[str, str], num_layers: int) -> list[Rule]:
     weights, scale = mix
     rules = [Rule(weights, (num_layers + 1,), ("scalar_mixes.0.logits",))]
     if mix == GOOGLE:
-        rules.append(Rule(scale, (), ("scalar_mixes.0.scale",)))
+        rules.append(Rule(scale, (), ("scalar_mixes.0.scale",), (ADD_LEADING_AXIS,)))
     else:
-        rules.append(Rule(scale, (1,), ("scalar_mixes.0.scale",), (DROP_LEADING_AXIS,)))
+        rules.append(Rule(scale, (1,), ("scalar_mixes.0.scale",)))
     return rules
 
 

@@ -22,7 +22,7 @@ from elmo_hf.public import ElmoConfig, ElmoTokenizer
 from ..contract import Checkpoint, NamedFiles
 from ..options import Option, make_config, read_options
 from ..refusals import ConversionError, listed, shortened
-from ..rules import DROP_LEADING_AXIS, Rule, import_arrays, num_rows
+from ..rules import Rule, import_arrays, num_rows
 from ..sources import Source
 from ..witness.reference_torch import allennlp_reference
 from .hdf5_layout import CHAR_CNN_OPTIONS, LSTM_OPTIONS
@@ -131,7 +131,7 @@ def trained_rules(config: ElmoConfig) -> list[Rule]:
         theirs, ours = f"scalar_mix_{mix}", f"scalar_mixes.{mix}"
         rules += [
             Rule(f"{theirs}.scalar_parameters", (config.num_hidden_layers + 1,), (f"{ours}.logits",)),
-            Rule(f"{theirs}.gamma", (1,), (f"{ours}.scale",), (DROP_LEADING_AXIS,)),
+            Rule(f"{theirs}.gamma", (1,), (f"{ours}.scale",)),
         ]
     return rules
 

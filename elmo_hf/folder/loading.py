@@ -26,8 +26,9 @@ TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
 FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pt", ".pkl", ".pb", ".zip", ".gz", ".bz2")
 # Unlike in a path, each part of a Hub name begins with a letter, a digit or an underscore.
 MODEL_ON_HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-# The files, besides weights, that are downloaded from a repository.
-DESCRIPTION = ("*.json", "*.txt", "*.jinja", "README.md")
+# The files, besides weights, that are downloaded from a repository. The code is not run here, but without it the Auto
+# classes could not open the model offline where the package is not installed.
+DESCRIPTION = ("*.json", "*.txt", "*.jinja", "README.md", "*.py")
 # Arguments of loading that are fields of the config.
 FIELDS = ElmoConfig.__dataclass_fields__.keys() - {"dtype"} | {"num_labels"}
 HUB_ARGUMENTS = ("revision", "token", "cache_dir", "local_files_only", "force_download")

@@ -27,6 +27,8 @@ MIXES = re.compile(r"(scalar|linear)_mixes\.\d+\.\w")
 PARTS = re.compile(
     rf"{MIXES.pattern}|(softmax|task_encoder|word_vectors|pooler|classifier|crf|attention|lstm|qa_outputs)\."
 )
+# The factor of a mix, which has no axis in files of earlier versions.
+SCALE = re.compile(r"scalar_mixes\.\d+\.scale")
 # A tensor's shape and type in a header.
 Tensor = tuple[tuple[int, ...], str]
 
@@ -61,6 +63,18 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
                 tensor = weights.get_slice(name)
                 tensors[name] = (tuple(tensor.get_shape()), tensor.get_dtype())
     return tensors
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether all files with a model's weights are in a folder, which may be a download of some files."""
+    if (folder / SAFE_WEIGHTS_NAME).is_file():
+        return True
+    index = folder / SAFE_WEIGHTS_INDEX_NAME
+    if not index.is_file():
+        return False
+    with naming(f"{index} is damaged"):
+        names = set(read_json(index)["weight_map"].values())
+    return all((folder / name).is_file() for name in names)
 
 
 def check_weights(folder: Path, model_class: type[PreTrainedModel], config: PreTrainedConfig) -> None:
@@ -101,7 +115,12 @@ def weights_problem(
         return f"has {_listed(beyond)}, which the model of config.json does not have"
     wrong = []
     for name, shape in expected.items():
-        if name in held and not (held[name][0] == shape and held[name][1] in FLOATS):
+        if name not in held:
+            continue
+        held_shape, held_type = held[name]
+        is_old_scale = SCALE.fullmatch(name) is not None and held_shape == ()
+        is_legal_shape = held_shape == shape or is_old_scale
+        if not is_legal_shape or held_type not in FLOATS:
             wrong.append(f"{name} {held[name]} for {shape}")
     if wrong:
         return f"must have config.json's shapes and floats, found {_listed(wrong)}"

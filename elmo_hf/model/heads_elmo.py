@@ -19,12 +19,14 @@ from torch import Tensor, nn
 from transformers import TextClassificationPipeline, TokenClassificationPipeline
 from transformers import initialization as init
 from transformers.modeling_outputs import QuestionAnsweringModelOutput, SequenceClassifierOutput, TokenClassifierOutput
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, logging
 
 from .configuration_elmo import ElmoConfig, require
-from .layers_elmo import IGNORED, POOLINGS, check_shape, checked_words, may_depend_on_data
+from .layers_elmo import IGNORED, POOLINGS, check_shape, checked_words, may_depend_on
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, can_return_tuple
 from .scan_elmo import State, Stepped, autocast_dtype, has_transforms, is_exporting, lstm, scan_words
+
+logger = logging.get_logger(__name__)
 
 # ---- Texts as rows ---------------------------------------------------------------------------------------------------
 #
@@ -52,7 +54,7 @@ class TextRows:
         place = torch.where(mask, places_of_words, places_of_others) - 1
         positions = torch.arange(mask.shape[1], device=mask.device).expand_as(place)
         order = torch.zeros_like(place).scatter(1, place, positions)
-        if may_depend_on_data() and len(mask) > 0:
+        if may_depend_on(mask) and len(mask) > 0:
             # Cuts to the longest text.
             order = order[:, : max(int(mask.sum(dim=1).max()), 1)]
         self.masks = masks
@@ -235,6 +237,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     # From a pretraining checkpoint.
     _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
     num_texts = 1  # per row
+    has_said_what_learns = False
+    advice_on_pairs = ""  # what follows in the error about a pair where one text is expected
     output_class: type[ModelOutput]
 
     def __init__(self, config: ElmoConfig) -> None:
@@ -252,6 +256,17 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         super().post_init()
         self.set_trainable_parts()
 
+    @property
+    def dummy_inputs(self) -> dict[str, Tensor]:
+        """As in `ElmoPreTrainedModel`, with `num_texts` texts in each row, and all inputs that the config asks for."""
+        ids = torch.cat([self._dummy_texts()] * self.num_texts, dim=1)
+        inputs = {"input_ids": ids}
+        if self.config.word_vectors is not None:
+            inputs["word_vector_ids"] = ids.new_ones(ids.shape[:2])
+        if self.config.mark_size is not None:
+            inputs["marks"] = ids.new_zeros(ids.shape[:2])
+        return inputs
+
     def set_trainable_parts(self) -> None:
         """Sets `requires_grad` of mixes, word vectors and each part of the biLM from the config."""
         super().set_trainable_parts()
@@ -260,6 +275,23 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         modules = [self.elmo.token_encoder, *self.elmo.bilm.layers]
         for name, module in zip(self.config.bilm_parts, modules, strict=True):
             module.requires_grad_(name not in self.config.frozen_parts)
+
+    def train(self, mode: bool = True) -> "ElmoTaskModel":
+        """Switches to training or evaluation; before the first training, logs what learns if the biLM does not."""
+        if mode and not self.has_said_what_learns:
+            self.has_said_what_learns = True
+            self._say_what_learns()
+        return super().train(mode)
+
+    def _say_what_learns(self) -> None:
+        bilm = [*self.elmo.token_encoder.parameters(), *self.elmo.bilm.parameters()]
+        num_learned = sum(parameter.numel() for parameter in self.parameters() if parameter.requires_grad)
+        is_frozen = not any(parameter.requires_grad for parameter in bilm)
+        if is_frozen and num_learned > 0:
+            logger.warning(
+                f"The biLM is frozen, so {num_learned:,} of {self.num_parameters():,} numbers learn. A usual learning "
+                "rate for them is 1e-3; at BERT's, such as 5e-5, they hardly move. With `freeze_bilm=False` all learn."
+            )
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Saves the model; the config loses the softmax of a language model, which is not saved."""
@@ -389,7 +421,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def _texts(self, ids: Tensor, mask: Tensor) -> list[Tensor]:
         """A mask `(B, T)` of each row's first text with its boundaries, and one of its second text."""
         begins = self.elmo.begins(ids) & mask
-        if may_depend_on_data():
+        if may_depend_on(begins):
             self._refuse_wrong_texts(begins.sum(dim=1))
         text = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
         return [mask & (text == number) for number in range(1, self.num_texts + 1)]
@@ -398,15 +430,17 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         """Raises ValueError unless each row has `num_texts` texts; `num_begins` `(B,)` are the `<S>` of each row."""
         if self.num_texts == 1:
             expected = "one text"
+            advice = self.advice_on_pairs
             is_wrong = num_begins > 1  # without boundaries a row is one text
         else:
             expected = "a pair of texts, `tokenizer(text, text_pair)`"
+            advice = ""
             is_wrong = num_begins != self.num_texts
         wrong_rows = is_wrong.nonzero().flatten().tolist()
         if wrong_rows:
             row = wrong_rows[0]
             raise ValueError(
-                f"each row of `input_ids` must hold {expected}, found {num_begins[row]} `<S>` in row {row}."
+                f"each row of `input_ids` must hold {expected}, found {num_begins[row]} `<S>` in row {row}.{advice}"
             )
 
 
@@ -546,7 +580,7 @@ class LinearChainCRF(nn.Module):
 
     def _refuse_illegal(self, labels: Tensor, is_known: Tensor) -> None:
         """Raises ValueError if a known label `(N, W)` may not follow the known one before it."""
-        if not may_depend_on_data():
+        if not may_depend_on(labels):
             return
         # The label before each word: K for the beginning of the text; after an unknown label, any may follow.
         before = nn.functional.pad(labels[:, :-1], (1, 0), value=len(self.labels))
@@ -631,15 +665,19 @@ class Pooler(nn.Module):
         return (weights * vectors.masked_fill(~mask, 0)).sum(dim=1)
 
 
-class ElmoTextClassificationPipeline(TextClassificationPipeline):
-    """transformers' pipeline as a class of a folder's code."""
+# Configs of folders that an earlier version saved have this name.
+ElmoTextClassificationPipeline = TextClassificationPipeline
 
 
 class ElmoForSequenceClassification(ElmoTaskModel):
     """Classifies texts, or pairs with `text_pairs`; labels and losses are as in every transformers model."""
 
+    advice_on_pairs = (
+        " For pairs of texts, make the classifier with `text_pairs=True`, an argument of `from_pretrained` and a field "
+        "of config.json."
+    )
     output_class = SequenceClassifierOutput
-    pipelines = {"text-classification": (ElmoTextClassificationPipeline, "AutoModelForSequenceClassification")}
+    pipelines = {"text-classification": (TextClassificationPipeline, "AutoModelForSequenceClassification")}
 
     def __init__(self, config: ElmoConfig) -> None:
         """Initialises random weights; `num_labels` and `problem_type` are transformers' own fields."""
@@ -1020,7 +1058,7 @@ def _targets(name: str, positions: Tensor, is_context: Tensor, is_first: Tensor)
 @torch.compiler.disable
 def _refuse_illegal(name: str, positions: Tensor, is_legal: Tensor) -> None:
     """Raises ValueError unless `is_legal` `(B,)` is True for all positions `(B,)`."""
-    if not may_depend_on_data():
+    if not may_depend_on(positions):
         return
     illegal_rows = (~is_legal).nonzero().flatten().tolist()
     if illegal_rows:

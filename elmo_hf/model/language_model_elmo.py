@@ -21,7 +21,7 @@ from transformers.modeling_outputs import CausalLMOutput
 from transformers.utils import ModelOutput
 
 from .configuration_elmo import ELMO_HF, ElmoConfig, require
-from .layers_elmo import IGNORED, BiLMState, check_shape, may_depend_on_data
+from .layers_elmo import IGNORED, BiLMState, check_shape, may_depend_on
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, HasState, can_return_tuple
 
 # ---- The softmax -----------------------------------------------------------------------------------------------------
@@ -280,7 +280,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         """What the package adds.
 
         Raises:
-            ImportError: if this is code that a folder brings, or the causal model.
+            ImportError: if this is code that a folder brings.
+            NotImplementedError: if this is the causal model.
         """
         if self.package_parts is None:
             raise ImportError(
@@ -365,7 +366,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
     def full_loss(self, vectors: Tensor, classes: Tensor) -> Tensor:
         """The summed cross-entropy of outputs `(N, P)` and classes `(N,)`; the package's takes less memory."""
-        needs_gradient = torch.is_grad_enabled() and may_depend_on_data()
+        needs_gradient = torch.is_grad_enabled() and may_depend_on(vectors)
         if self.package_parts is not None and needs_gradient:
             return self.package_parts.full_loss(self, vectors, classes)
         return -word_log_probs(vectors, classes, *self.output_table).sum()
@@ -397,7 +398,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 # Word k is line k, from 1, of the softmax's vocabulary, as are the input ids of a model that reads words. 0 is padding,
 # with probability 0; its logit is finite, so entropies are too. Glossary: B batch, T words, V words of the softmax.
 #
-# Deliberate differences from other causal models: no `generate`, and no state in the output.
+# Deliberate differences from other causal models: no `generate`, and no state in the output. Training always computes
+# the full softmax, also of a config with the sampled one.
 
 
 class ElmoForCausalLM(ElmoForPreTraining):
@@ -430,10 +432,16 @@ class ElmoForCausalLM(ElmoForPreTraining):
         up `logits` at `input_ids`. `output_logits` has no effect.
 
         Raises:
-            ValueError: if `output_log_probs` is True, or as in `ElmoForPreTraining`.
+            ValueError: if `output_log_probs` is True, if labels are rows of characters, or as in `ElmoForPreTraining`.
         """
         legal = "False in a causal model: `logits.log_softmax(dim=-1)` are all log-probabilities"
         require(not kwargs.get("output_log_probs"), "output_log_probs", legal, True)
+        if labels is not None and labels.dim() == 3:
+            raise ValueError(
+                "`labels` must be the numbers of words, of shape (batch, words), found a tensor of shape "
+                f"{tuple(labels.shape)}. Give `tokenizer.word_classes(words) + 1`; a copy of `input_ids`, as run_clm.py"
+                " makes it, suits only models that read words by their numbers."
+            )
         kwargs["output_logits"] = True
         ids = input_ids if token_encoder_ids is None else token_encoder_ids
         classes = None if labels is None else torch.where(labels > 0, labels - 1, IGNORED)
@@ -441,3 +449,15 @@ class ElmoForCausalLM(ElmoForPreTraining):
         least = torch.finfo(output.forward_logits.dtype).min
         logits = nn.functional.pad(output.forward_logits, (1, 0), value=least)
         return CausalLMOutput(output.loss, logits, output.hidden_states)
+
+    def require_package(self) -> PackageParts:
+        """Raises NotImplementedError, because the package's streams and scores call the other class."""
+        raise NotImplementedError(
+            "`ElmoForCausalLM` has no streams, drawn words and scores: load the model with `ElmoForPreTraining` of "
+            f"{ELMO_HF}."
+        )
+
+    @property
+    def _trains_on_samples(self) -> bool:
+        """False: the causal model always computes the full softmax."""
+        return False

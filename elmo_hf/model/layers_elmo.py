@@ -97,12 +97,15 @@ def check_shape(name: str, value: object, shape: Sequence[int | str]) -> None:
 
 def may_look_at(tensor: Tensor) -> bool:
     """Whether Python may read the numbers to check them: not on a GPU, because Python would have to wait for it."""
-    return tensor.device.type == "cpu" and may_depend_on_data()
+    return tensor.device.type == "cpu" and may_depend_on(tensor)
 
 
-def may_depend_on_data() -> bool:
-    """Whether shapes may depend on the numbers: not while a graph is made, and not under `torch.func`."""
-    return not (torch.compiler.is_compiling() or is_tracing() or has_transforms())
+def may_depend_on(tensor: Tensor) -> bool:
+    """Whether shapes may depend on the numbers of a tensor, which has none on the device `meta`.
+
+    Not while a graph is made, and not under `torch.func`.
+    """
+    return not (tensor.is_meta or torch.compiler.is_compiling() or is_tracing() or has_transforms())
 
 
 def check_range(name: str, ids: Tensor, most: int) -> None:
@@ -176,7 +179,10 @@ LOGIT_OF_ZERO = -1e4
 
 
 class ScalarMix(nn.Module):
-    """A weighted sum of the L+1 layers; the softmax of `logits` `(L+1,)` gives the weights, `scale` `()` a factor."""
+    """A weighted sum of the L+1 layers; the softmax of `logits` `(L+1,)` gives the weights, `scale` `(1,)` a factor.
+
+    The scale has one axis because torch's FSDP refuses parameters without axes; a state dict may have it as `()`.
+    """
 
     def __init__(self, config: ElmoConfig) -> None:
         """Reads `num_hidden_layers` and `scalar_mix_*` of `config`."""
@@ -185,7 +191,8 @@ class ScalarMix(nn.Module):
         self.initial_weights = tuple(config.scalar_mix_weights or [1 / num_layers] * num_layers)
         self.layer_norm = config.scalar_mix_layer_norm
         self.logits = nn.Parameter(torch.zeros(num_layers), requires_grad=config.scalar_mix_trainable)
-        self.scale = nn.Parameter(torch.ones(()), requires_grad=config.scalar_mix_trainable)
+        self.scale = nn.Parameter(torch.ones(1), requires_grad=config.scalar_mix_trainable)
+        self.register_load_state_dict_pre_hook(give_scale_an_axis)
 
     def init_parameters(self) -> None:
         """Starts from the weights of the config, or from equal ones."""
@@ -220,7 +227,15 @@ class ScalarMix(nn.Module):
         elif self.layer_norm == "word":
             layers = [nn.functional.layer_norm(layer, layer.shape[-1:]) for layer in layers]
         mixed = sum(weight * layer for weight, layer in zip(weights, layers, strict=True))
-        return (self.scale.to(mixed.device) * mixed).masked_fill(~mask.unsqueeze(-1), 0)
+        scale = self.scale.to(mixed.device).reshape(())  # a tensor with axes would widen the type of half precision
+        return (scale * mixed).masked_fill(~mask.unsqueeze(-1), 0)
+
+
+def give_scale_an_axis(mix: nn.Module, state_dict: dict[str, Tensor], prefix: str, *_: Any) -> None:
+    """Makes the scale of a mix `(1,)` in a state dict of an earlier version, whose scale is `()`."""
+    name = f"{prefix}scale"
+    if name in state_dict:
+        state_dict[name] = state_dict[name].reshape(1)
 
 
 class LinearMix(nn.Module):
@@ -366,7 +381,7 @@ class CharacterCNN(nn.Module):
 
     def forward(self, ids: Tensor, block_characters: int | None = None) -> Tensor:
         """Maps character ids `(N, C)`, or `(N, C + 1)` with the word's id last, to word vectors `(N, P)`."""
-        if not may_depend_on_data() or len(ids) == 0:
+        if not may_depend_on(ids) or len(ids) == 0:
             return self._embed(ids, self.max_word_length)
         lengths, order = _lengths(ids[:, : self.max_word_length]).sort(descending=True, stable=True)
         num_positions = (lengths + self.widest_filter).clamp(max=self.max_word_length).tolist()
@@ -668,7 +683,8 @@ class BiLMLayer(GradientCheckpointingLayer):
 
     @torch.compiler.disable  # a compiled graph breaks here: the fast scan depends on the lengths of the texts
     def _scan(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
-        if inputs.numel() > 0 and self.can_scan_fast():
+        has_words = inputs.numel() > 0 and not inputs.is_meta
+        if has_words and self.can_scan_fast():
             return self._scan_fast(inputs, layout, hidden, cell)
         return self._scan_by_modules(inputs, layout, hidden, cell)
 

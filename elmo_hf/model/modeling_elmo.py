@@ -41,10 +41,17 @@ from .layers_elmo import (
     checked_mask,
     checked_words,
     distinct_rows,
-    may_depend_on_data,
+    may_depend_on,
     pooling_of,
 )
 from .scan_elmo import is_hooked
+
+try:
+    from transformers.conversion_mapping import register_checkpoint_conversion_mapping
+    from transformers.core_model_loading import ConversionOps, WeightConverter
+except ImportError:  # without them, weights of earlier versions, whose mixes have a scale `()`, are refused
+    register_checkpoint_conversion_mapping = None
+    ConversionOps = object
 
 logger = logging.get_logger(__name__)
 
@@ -140,6 +147,42 @@ class ElmoModelOutput(HasState, ModelOutput):
         return None if self.representations is None else self.representations.unbind(1)
 
 
+class UnchangedScale(ConversionOps):
+    """Saves the scale of a mix as it is."""
+
+    def convert(
+        self, input_dict: dict[str, list[Tensor]], source_patterns: list[str], target_patterns: list[str], **_: Any
+    ) -> dict[str, list[Tensor]]:
+        """Returns the one tensor of `input_dict` under the one name of `target_patterns`."""
+        (tensors,) = input_dict.values()
+        return {target_patterns[0]: tensors}
+
+
+class FittedScale(UnchangedScale):
+    """Loads the scale of a mix in the shape of the model's, `(1,)`; a file of an earlier version has `()`."""
+
+    def convert(
+        self, input_dict: dict[str, list[Tensor]], source_patterns: list[str], target_patterns: list[str], **place: Any
+    ) -> dict[str, list[Tensor]]:
+        """As in `UnchangedScale`; `place` has the `model`, and the scale's name in it, `full_layer_name`."""
+        (scale,) = super().convert(input_dict, source_patterns, target_patterns)[target_patterns[0]]
+        if scale.numel() == 1:
+            scale = scale.reshape(place["model"].get_parameter(place["full_layer_name"]).shape)
+        return {target_patterns[0]: [scale]}
+
+    @property
+    def reverse_op(self) -> UnchangedScale:
+        """What `save_pretrained` does."""
+        return UnchangedScale()
+
+
+def accept_scales_without_axes() -> None:
+    """Makes transformers load the mixes of earlier versions, by every class of ELMo models."""
+    if register_checkpoint_conversion_mapping is not None:
+        scale = WeightConverter(r"\.scale", ".scale", [FittedScale()])
+        register_checkpoint_conversion_mapping(ElmoConfig.model_type, [scale], overwrite=True)
+
+
 class ElmoPreTrainedModel(PreTrainedModel):
     """Initialisation, loading and saving, shared by every ELMo model."""
 
@@ -172,6 +215,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
         The argument `scalar_mix_weights` replaces the mix weights of the checkpoint.
         """
+        accept_scales_without_axes()
         loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **({"use_safetensors": True} | kwargs))
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         if model.config.scalar_mix_weights is not None:
@@ -180,6 +224,23 @@ class ElmoPreTrainedModel(PreTrainedModel):
         # Loading makes every parameter trainable.
         model.set_trainable_parts()
         return loaded
+
+    @property
+    def dummy_inputs(self) -> dict[str, Tensor]:
+        """Inputs that every model of the class takes: `input_ids` `(3, 5, ...)`, three texts of four words."""
+        return {"input_ids": self._dummy_texts()}
+
+    def _dummy_texts(self) -> Tensor:
+        """Ids `(3, 5, ...)`: `<S>`, then four times a word of the last character, or the last word."""
+        ids = torch.full((3, 5, *self.config.id_shape), self.config.num_characters, device=self.device)
+        begin = ids[:, 0]
+        if self.config.token_encoder == "word_embedding":
+            begin.fill_(self.config.bos_token_id)
+        else:
+            begin[:, 1] = self.config.bos_token_id
+        if self.config.num_input_words > 0:  # the last id is a word's
+            ids[..., -1] = self.config.vocab_size - 1
+        return ids
 
     def layers_wanted(self, layers: Sequence[Tensor], is_asked: bool | None) -> tuple[Tensor, ...] | None:
         """The layers for an output's `hidden_states`; None unless the argument, or else the config, requests them."""
@@ -331,14 +392,16 @@ def file_of(source: str, name: str, revision: str | None) -> Path | None:
         return None
 
 
-class ElmoFeatureExtractionPipeline(FeatureExtractionPipeline):
-    """transformers' pipeline as a class in a folder's code; the config names it, so `pipeline` needs no task."""
+# The config names transformers' own class as one of this file, so `pipeline` needs no task. A subclass would not do:
+# BERTopic looks for "pipeline" in the full name of a pipeline's class, and silently takes another model without it.
+# Configs of folders that an earlier version saved have this name.
+ElmoFeatureExtractionPipeline = FeatureExtractionPipeline
 
 
 class ElmoModel(ElmoPreTrainedModel):
     """The biLM encoder with its scalar mixes."""
 
-    pipelines = {"feature-extraction": (ElmoFeatureExtractionPipeline, "AutoModel")}
+    pipelines = {"feature-extraction": (FeatureExtractionPipeline, "AutoModel")}
     # The softmax of a pretraining checkpoint, which embedding does not need.
     _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
 
@@ -434,7 +497,7 @@ class ElmoModel(ElmoPreTrainedModel):
         if is_hooked(self.token_encoder.embedding) and ids.dim() == 3 and self.config.num_input_words == 0:
             # Hooks, such as captum's, get the characters of all words in their places, `(B, T, C, E)`.
             return self.embed_embeds(self.token_encoder.embedding(ids), mask)[0]
-        if not may_depend_on_data():
+        if not may_depend_on(ids):
             vectors = self.token_encoder(ids.flatten(0, 1)).unflatten(0, mask.shape)
             return vectors.masked_fill(~mask.unsqueeze(-1), 0)
         distinct, which = distinct_rows(ids[mask])
@@ -452,7 +515,7 @@ class ElmoModel(ElmoPreTrainedModel):
 
     def _may_read_in_pieces(self, mask: Tensor, output_hidden_states: bool | None) -> bool:
         """Whether the texts are long and only their mixes are requested; reading in pieces then saves memory."""
-        if not may_depend_on_data() or mask.shape[1] <= self.bilm.piece_words:
+        if not may_depend_on(mask) or mask.shape[1] <= self.bilm.piece_words:
             return False
         return (
             not (self.training or torch.is_grad_enabled())

@@ -115,6 +115,8 @@ def is_hooked(module: nn.Module) -> bool:
 
 def autocast_dtype(device: str) -> torch.dtype | None:
     """The dtype of products under autocast on a kind of device; None without autocast."""
+    if device == "meta":  # of which torch's autocast does not know
+        return None
     if not torch.is_autocast_enabled(device):
         return None
     try:

@@ -990,9 +990,9 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             "max_word_length": max_word_length,
             "word_splitter": word_splitter,
             "words_file": words_file,
+            "vector_words_file": vector_words_file,
+            "add_boundaries": add_boundaries,
         }
-        if not add_boundaries:
-            saved["add_boundaries"] = False
         super().__init__(**(special_tokens | kwargs | saved))
         # Last, because for a large vocabulary transformers replaces the pattern by its own.
         self._tokenizer.pre_tokenizer = make_word_splitter(word_splitter)

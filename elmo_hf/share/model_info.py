@@ -1,7 +1,8 @@
 """Describes a saved model and its uses, from its config, tokenizer, card and the headers of its weights.
 
-Weights are not read, and not downloaded from the Hub. What a model can do is decided by the weights that it has: a
-config may describe a head or a softmax that was not saved.
+Weights are not read, and not downloaded from the Hub; a model that was downloaded before is described without a
+network. What a model can do is decided by the weights that it has: a config may describe a head or a softmax that was
+not saved.
 """
 
 import copy
@@ -17,7 +18,7 @@ from huggingface_hub import HfApi, ModelCard
 from ..folder.loading import load_tokenizer, model_folder, open_folder
 from ..folder.saved_config import read_config
 from ..folder.saved_json import naming
-from ..folder.weight_files import read_headers, weights_problem
+from ..folder.weight_files import has_weights, read_headers, weights_problem
 from ..heads import HEADS
 from ..model.configuration_elmo import CODE_FILES, CODE_FOLDER, ElmoConfig
 from ..model.language_model_elmo import ElmoForPreTraining
@@ -47,6 +48,7 @@ class SavedModel:
     tensors: dict[str, tuple[tuple[int, ...], str]]  # shape and type of each of its weights, by name
     card: ModelCard  # its card; empty without one
     folder: Path  # where its files are
+    is_local: bool  # whether the folder is the user's own, and not a download, of which files may be missing
 
     @property
     def num_parameters(self) -> int:
@@ -102,7 +104,8 @@ def look_at(source: str | Path) -> SavedModel:
     """
     folder = open_folder(source, weights=False)
     config, _ = read_config(folder)
-    if folder == Path(model_folder(source)):
+    is_local = folder == Path(model_folder(source))
+    if is_local or has_weights(folder):
         tensors = read_headers(folder)
     else:
         with naming(f"the weights of {source} cannot be read"):
@@ -112,7 +115,7 @@ def look_at(source: str | Path) -> SavedModel:
                     tensors[name] = (tuple(info.shape), info.dtype)
     tokenizer = load_tokenizer(folder) if (folder / "tokenizer_config.json").is_file() else None
     card = read_card(folder / CARD) if (folder / CARD).exists() else ModelCard("---\n{}\n---\n")
-    return SavedModel(config, tokenizer, tensors, card, folder)
+    return SavedModel(config, tokenizer, tensors, card, folder, is_local)
 
 
 def describe(source: str | Path) -> list[tuple[str, str]]:
@@ -131,7 +134,7 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
         ("mixes", f"{config.num_output_representations} {config.layer_mix}, {_mix_weights(model)}"),
         ("softmax", _softmax(model)),
         ("tokenizer", _tokenizer(model)),
-        *describe_code(model.folder),
+        *describe_code(model.folder, model.is_local),
         ("source", _source(model)),
         ("licence", _listed(metadata.get("license")) or "not said"),
         ("language", _listed(metadata.get("language")) or "not said"),
@@ -143,13 +146,13 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
     return rows
 
 
-def describe_code(folder: Path) -> list[tuple[str, str]]:
+def describe_code(folder: Path, is_local: bool = True) -> list[tuple[str, str]]:
     """A row that compares the code in a folder with this version's; none if the folder has no code.
 
-    Weights of a Hub name are described without its code, which is not downloaded.
+    A download without `is_local` that lacks files of code is not compared either: the repository may have them.
     """
     present = {path.name for path in folder.glob("*_elmo.py")}
-    if not present:
+    if not present or not (is_local or present.issuperset(CODE_FILES)):
         return []
     differences = [f"{name} is missing" for name in CODE_FILES if name not in present]
     for name in CODE_FILES:

@@ -120,7 +120,7 @@ def test_every_packing_becomes_the_same_model(name: str, tiny_folder: Path, tmp_
     first, *others = found.values()
     assert all(other == first for other in others), found.keys()
     if name == "a TensorFlow Hub module":
-        mix = {"scalar_mixes.0.logits": LOGITS, "scalar_mixes.0.scale": np.array(SCALE)}
+        mix = {"scalar_mixes.0.logits": LOGITS, "scalar_mixes.0.scale": np.array([SCALE])}
         assert first[0] == bits(state_of(tiny_folder) | mix)
 
 

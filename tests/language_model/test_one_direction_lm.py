@@ -89,13 +89,30 @@ def test_there_is_one_class_of_language_models_and_the_causal_one_has_no_streams
     assert ElmoForPreTraining is language_model_elmo.ElmoForPreTraining
     both = tiny_lm()
     causal = ElmoForCausalLM(both.config)
-    sampled = ElmoForCausalLM(tiny_lm(softmax="sampled").config).train()
     calls = (
         lambda: causal.score(SENTENCES, tokenizer_of(both)),
         lambda: causal.predict_words(tokenizer_of(both), ["the", "___"]),
         lambda: causal(**{name: part for name, part in stream_of(both).items() if "backward" not in name}),
-        lambda: sampled(**inputs_of(both)),
+        lambda: causal(**inputs_of(both), candidates=[1]),
     )
     for call in calls:
-        with pytest.raises(ImportError, match=r"load the model with its `ElmoForPreTraining`\."):
+        with pytest.raises(NotImplementedError, match=r"load the model with `ElmoForPreTraining` of the package"):
             call()
+
+
+def test_the_causal_model_trains_on_the_full_softmax_also_where_the_config_samples() -> None:
+    torch.manual_seed(0)
+    sampled = ElmoForCausalLM(tiny_lm(softmax="sampled", lm_dropout=0.0).config)
+    inputs = inputs_of(sampled)
+    assert sampled.config.softmax == "sampled"
+    assert_close(sampled.train()(**inputs).loss, sampled.eval()(**inputs).loss)
+
+
+def test_rows_of_characters_as_labels_are_refused_by_the_causal_model() -> None:
+    causal = ElmoForCausalLM(tiny_lm().config)
+    inputs = inputs_of(causal)
+    inputs["labels"] = inputs["input_ids"]
+    with pytest.raises(
+        ValueError, match=r"`labels` must be the numbers of words, .* a copy of `input_ids`, as run_clm"
+    ):
+        causal(**inputs)

@@ -7,7 +7,7 @@ import torch
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoForPreTraining, ElmoModel
 from elmo_hf.model.layers_elmo import POOLINGS, masked_max, masked_mean
-from tests.helpers.tiny_inputs import assert_outputs_close, random_inputs, word_config
+from tests.helpers.tiny_inputs import TINY, assert_outputs_close, random_inputs, word_config
 
 
 def test_a_word_embedding_model_reads_its_table() -> None:
@@ -172,3 +172,35 @@ def test_a_word_is_a_position_with_any_id_above_zero(tiny_model: ElmoModel) -> N
     inputs = random_inputs(tiny_model.config, [4, 2])
     inputs["input_ids"][0, 1, :10] = 0
     assert_outputs_close(tiny_model(inputs["input_ids"]).to_tuple(), tiny_model(**inputs).to_tuple())
+
+
+CHARACTERS_AND_WORDS = {"vocab_size": 30, "num_input_words": 9, "word_embedding_size": 4, "alphabet": "code_points"}
+CHARACTERS_AND_WORDS |= {"bos_token_id": 5, "eos_token_id": 6}
+CONFIGS = {
+    "characters": (ElmoConfig(**TINY), (3, 5, 11)),
+    "words": (word_config(), (3, 5)),
+    "characters and words": (ElmoConfig(**TINY, **CHARACTERS_AND_WORDS), (3, 5, 12)),
+}
+
+
+@pytest.mark.parametrize(("config", "shape"), CONFIGS.values(), ids=CONFIGS)
+def test_dummy_inputs_are_texts_that_begin_with_a_boundary(config: ElmoConfig, shape: tuple[int, ...]) -> None:
+    model = ElmoModel(config)
+    ids = model.dummy_inputs["input_ids"]
+    assert ids.shape == shape
+    assert model.begins(ids).tolist() == [[True, False, False, False, False]] * 3
+    assert model(ids).last_hidden_state.shape == (3, 5, 2 * config.projection_size)
+
+
+def test_a_model_without_numbers_gives_the_shapes_of_its_outputs(tiny_config: ElmoConfig) -> None:
+    inputs = random_inputs(tiny_config, [4, 2, 3])
+    expected = ElmoModel(tiny_config).eval()(**inputs, output_hidden_states=True)
+    with torch.device("meta"):
+        model = ElmoModel(tiny_config).eval()
+    found = model(**{name: tensor.to("meta") for name, tensor in inputs.items()}, output_hidden_states=True)
+    assert found.last_hidden_state.is_meta
+    for name in expected:
+        if name == "hidden_states":
+            assert [layer.shape for layer in found[name]] == [layer.shape for layer in expected[name]]
+        else:
+            assert found[name].shape == expected[name].shape, name

@@ -1,5 +1,7 @@
 """Pipelines on ELMo models."""
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,8 @@ from torch import nn
 from transformers.modeling_outputs import TokenClassifierOutput
 
 import elmo_hf
-from elmo_hf import ElmoForTokenClassification, ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoForSequenceClassification, ElmoForTokenClassification, ElmoModel, ElmoTokenizer
+from elmo_hf.model import heads_elmo
 
 
 @pytest.fixture
@@ -65,3 +68,22 @@ def test_stock_feature_extraction_gives_the_elmo_vectors_of_each_text(tiny_folde
             layers = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True).hidden_states
         expected = 0.2 * layers[0] + 0.3 * layers[1] + 0.5 * layers[2]
         torch.testing.assert_close(vectors[:, :length], expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["FeatureExtractionPipeline", "ElmoFeatureExtractionPipeline"])
+def test_a_folder_gives_transformers_own_class_which_libraries_know_by_name(
+    tiny_folder: Path, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_folder, folder)
+    config = json.loads((folder / "config.json").read_bytes())
+    assert config["custom_pipelines"]["feature-extraction"]["impl"] == "modeling_elmo.FeatureExtractionPipeline"
+    config["custom_pipelines"]["feature-extraction"]["impl"] = f"modeling_elmo.{name}"  # the second of earlier versions
+    (folder / "config.json").write_text(json.dumps(config))
+    extract = transformers.pipeline(model=str(folder), trust_remote_code=True, device="cpu")
+    assert type(extract) is transformers.FeatureExtractionPipeline
+
+
+def test_a_classifiers_folder_gives_transformers_own_class() -> None:
+    assert ElmoForSequenceClassification.pipelines["text-classification"][0] is transformers.TextClassificationPipeline
+    assert heads_elmo.ElmoTextClassificationPipeline is transformers.TextClassificationPipeline

@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from elmo_hf import ElmoConfig, ElmoModel
+from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel
+from elmo_hf.folder.loading import load_complete
 from elmo_hf.model.layers_elmo import LinearMix, ScalarMix, normalise_batch
 from tests.helpers.tiny_inputs import TINY, assert_outputs_close, random_inputs
 
@@ -115,3 +117,40 @@ def test_a_linear_mix_is_a_linear_layer_over_all_layers_and_starts_as_their_mean
     assert all(isinstance(mix, LinearMix) for mix in again.linear_mixes)
     for each in (model, again):
         assert_outputs_close(each(**inputs).elmo_representations[0], expected, 1e-5)
+
+
+def test_the_scale_does_not_widen_the_type_of_layers(
+    tiny_config: ElmoConfig, layers: list[Tensor], mask: Tensor
+) -> None:
+    mix = ScalarMix(tiny_config)
+    assert mix([layer.bfloat16() for layer in layers], mask).dtype == torch.bfloat16
+
+
+def test_a_state_dict_may_have_a_scale_without_an_axis(tiny_config: ElmoConfig) -> None:
+    mix = ScalarMix(tiny_config)
+    state_dict = {"logits": torch.tensor([0.5, -1.0, 2.0]), "scale": torch.tensor(1.7)}
+    mix.load_state_dict(state_dict)
+    assert state_dict["scale"].shape == ()  # the caller's own stays as it is
+    torch.testing.assert_close(mix.scale.detach(), torch.tensor([1.7]), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("model_class", [ElmoModel, ElmoForSequenceClassification])
+def test_weights_of_an_earlier_version_have_scales_without_an_axis_and_are_saved_with_one(
+    model_class: type, tmp_path: Path
+) -> None:
+    model = ElmoModel(ElmoConfig(**TINY, num_output_representations=2))
+    model.scalar_mixes[0].set_weights([0.2, 0.3, 0.5], scale=1.5)
+    model.scalar_mixes[1].set_weights([0.5, 0.5, 0.0], scale=-0.25)
+    model.save_pretrained(tmp_path / "old")
+    tensors = load_file(tmp_path / "old" / "model.safetensors")
+    for number in (0, 1):
+        tensors[f"scalar_mixes.{number}.scale"] = tensors[f"scalar_mixes.{number}.scale"].reshape(())
+    save_file(tensors, tmp_path / "old" / "model.safetensors", metadata={"format": "pt"})
+    loaded = model_class.from_pretrained(tmp_path / "old")
+    assert [mix.scale.tolist() for mix in loaded.scalar_mixes_of_all()] == [[1.5], [-0.25]]
+    loaded.save_pretrained(tmp_path / "new")
+    shapes = {
+        tensor.shape for name, tensor in load_file(tmp_path / "new" / "model.safetensors").items() if "scale" in name
+    }
+    assert shapes == {(1,)}
+    assert [mix.scale.tolist() for mix in load_complete(tmp_path / "old").scalar_mixes_of_all()] == [[1.5], [-0.25]]

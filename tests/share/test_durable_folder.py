@@ -40,7 +40,12 @@ TORCH = [
 ]
 # Attributes of `torch` itself are hidden in a test without a process of its own, because hiding them takes long.
 ASKED_EVERYWHERE = {"torch.lstm", "torch.get_autocast_dtype"}
-TRANSFORMERS = ["transformers.modeling_layers.GradientCheckpointingLayer"]
+TRANSFORMERS = [
+    "transformers.modeling_layers.GradientCheckpointingLayer",
+    "transformers.conversion_mapping.register_checkpoint_conversion_mapping",
+    "transformers.core_model_loading.ConversionOps",
+    "transformers.core_model_loading.WeightConverter",
+]
 NAMES = [name for name in (*TORCH, *TRANSFORMERS) if name not in ASKED_EVERYWHERE]
 # The largest difference, as a part of the largest number. With fewer names, bfloat16 is rounded elsewhere.
 TOLERANCES = {"outputs": 1e-6, "exported": 1e-6, "transforms": 1e-5, "autocast": 2**-5, "bfloat16": 2**-5}

@@ -5,6 +5,7 @@ Both talk to the Hub of `loopback_hub.py`, whose docstring says how far it stand
 
 import inspect
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from packaging.version import Version
 
 import elmo_hf
 from elmo_hf import ElmoConfig, ElmoTokenizer
+from elmo_hf.folder.loading import load_complete
 from elmo_hf.model.configuration_elmo import AUTO_MAP, CODE_FILES
+from elmo_hf.share.model_info import describe_code
 from tests.helpers.checkpoints import run_online
 from tests.helpers.commands import assert_fails, output_of, run
 from tests.helpers.fresh_process import without
@@ -114,6 +117,27 @@ def test_a_use_sends_few_requests(hub: LoopbackHub, tiny_folder: Path, tmp_path:
     assert all(found <= limit for found, limit in zip(requests, most, strict=True)), requests
 
 
+def test_what_the_package_loaded_from_the_hub_is_described_and_loaded_offline(
+    online: LoopbackHub, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    online.add("org/elmo", {path.name: path.read_bytes() for path in tiny_folder.iterdir()})
+    described = output_of("info", "org/elmo")
+    load_complete("org/elmo")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    online.asked.clear()
+    assert output_of("info", "org/elmo") == described
+    cache = {"HF_HUB_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "1"}
+    run_online(WITHOUT + FIRST_USE, online, tmp_path / "user", HF_TOKEN="", **cache)
+    assert online.asked == []
+
+
+def test_a_download_without_some_code_is_not_compared_with_this_versions(tiny_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_folder, tmp_path / "download")
+    (tmp_path / "download" / "heads_elmo.py").unlink()
+    assert describe_code(tmp_path / "download", is_local=False) == []
+    assert "heads_elmo.py is missing" in dict(describe_code(tmp_path / "download", is_local=True))["code"]
+
+
 def test_info_of_a_model_on_the_hub_downloads_no_weights(
     online: LoopbackHub, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,8 +148,7 @@ def test_info_of_a_model_on_the_hub_downloads_no_weights(
     online.add("org/secret", bert, is_private=True)
     there, here = (output_of("info", name).splitlines() for name in ("org/elmo", tiny_folder))
     assert there[0].split() == ["model", "org/elmo"]
-    # Code is not downloaded, so it is not compared with this version's.
-    assert there[1:-1] == [line for line in here[1:-1] if not line.startswith("code ")]
+    assert there[1:-1] == here[1:-1]
     cached = {path.name for path in (tmp_path / "cache").glob("*/snapshots/*/*")}
     assert "config.json" in cached
     assert "model.safetensors" not in cached

@@ -162,7 +162,7 @@ for auto_class in (AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer
         fields = {"num_softmax_words": 5} if auto_class is AutoModelForPreTraining else {}
         found.append(auto_class.from_pretrained("mined", **trust, **fields))
 pipe = pipeline("feature-extraction", model="mined", trust_remote_code=True)
-found += [pipe, pipe.model, pipe.tokenizer]
+found += [pipe.model, pipe.tokenizer]
 print(*{type(part).__module__.split(".")[0] for part in found})
 """
 

@@ -14,7 +14,7 @@ from elmo_hf.share.training_card import ElmoTrainer
 from tests.helpers.launching import fork_two
 from tests.helpers.task_models import LSTM, TASKS, logits_of, make_batch, make_task_model
 from tests.helpers.task_training import each_task, make_trainer, train_on_two_texts
-from tests.helpers.tiny_inputs import assert_outputs_close
+from tests.helpers.tiny_inputs import TINY, assert_outputs_close
 
 # Two rows of six positions; 1 and 2 mark the words of the first and of the second text.
 TEXTS = torch.tensor([[0, 1, 1, 0, 2, 0], [0, 0, 0, 1, 2, 2]])
@@ -304,3 +304,45 @@ def test_two_processes_learn_what_one_does_from_batches_twice_as_large(tmp_path:
     one = train_on_two_texts(tmp_path / "one", per_device_train_batch_size=2).model
     two = torch.load(tmp_path / "two", weights_only=True)
     assert_outputs_close(two, {name: p.detach() for name, p in one.named_parameters()}, 1e-5)
+
+
+NEEDED = {
+    "none": {},
+    "word vectors and marks": {"word_vectors": {"num_words": 5, "size": 4, "trainable": True}, "mark_size": 3},
+}
+
+
+@each_task
+@pytest.mark.parametrize("needed", NEEDED.values(), ids=NEEDED)
+def test_dummy_inputs_are_what_a_model_takes(task: str, needed: dict[str, Any]) -> None:
+    model = make_task_model(task, **needed)
+    inputs = model.dummy_inputs
+    num_positions = 5 * model.num_texts
+    assert inputs["input_ids"].shape == (3, num_positions, TINY["max_word_length"])
+    assert logits_of(model(**inputs)).isfinite().all()
+
+
+def test_what_learns_is_said_once_before_training_if_the_bilm_is_frozen(caplog: pytest.LogCaptureFixture) -> None:
+    frozen = make_task_model("classification")
+    assert caplog.messages == []
+    frozen.train()
+    frozen.eval()
+    frozen.train()
+    num_learned = 3 + 1 + 14 * 3 + 3  # the mix, its scale, the classifier
+    (message,) = caplog.messages
+    assert f"so {num_learned:,} of {frozen.num_parameters():,} numbers learn" in message
+    caplog.clear()
+    make_task_model("classification", freeze_bilm=False).train()
+    make_task_model("classification", freeze_bilm=["token_encoder", "layer_1"]).train()
+    make_task_model("classification").requires_grad_(False).train()
+    assert caplog.messages == []
+
+
+@each_task
+def test_a_model_without_numbers_gives_the_shapes_of_loss_and_logits(task: str) -> None:
+    batch = make_batch(task)
+    model = make_task_model(task, **LSTM)
+    found = model.to("meta")(**{name: tensor.to("meta") for name, tensor in batch.items()})
+    expected = make_task_model(task, **LSTM)(**batch)
+    assert found.loss.shape == expected.loss.shape
+    assert logits_of(found).shape == logits_of(expected).shape

@@ -33,7 +33,10 @@ def put(vectors: WordVectors, **fields: Any) -> None:
 
 
 REFUSALS: dict[str, Callable[[], object]] = {
-    "must hold one text, found 2 `<S>` in row 0": lambda: run("classification", "pairs"),
+    "must hold one text, found 2 `<S>` in row 0. For pairs of texts, make the classifier with `text_pairs=True`": (
+        lambda: run("classification", "pairs")
+    ),
+    "must hold one text, found 2 `<S>` in row 0.": lambda: run("labelling", "pairs"),
     "`tokenizer(text, text_pair)`, found 1 `<S>` in row 0": lambda: run("pairs", "classification"),
     "found 0 `<S>` in row 1": lambda: run("pairs", input_ids=ROW_WITHOUT_BOUNDARIES),
     "`inputs_embeds` must be None for pairs": lambda: make_task_model("pairs")(inputs_embeds=torch.zeros(3, 8, 7)),

@@ -1,6 +1,7 @@
 """`ElmoTokenizer`: ids back to words, copies, settings, `pad`, collators, datasets; reserved words."""
 
 import copy
+import inspect
 import json
 import pickle
 from pathlib import Path
@@ -110,6 +111,12 @@ def test_copies_and_saved_tokenizers_give_the_same_ids_and_have_its_settings(
             classes = each.word_classes([original.boundaries[0], "the", "other", original.boundaries[1]])
             assert classes.tolist() == [0, 5, 2, 1]
     assert pickle.loads(pickle.dumps(original("the cat"))).tokens() == original("the cat").tokens()
+
+
+def test_a_tokenizer_remembers_every_argument(tokenizer: ElmoTokenizer) -> None:
+    arguments = inspect.signature(ElmoTokenizer.__init__).parameters
+    is_remembered = {name: name in tokenizer.init_kwargs for name in arguments}
+    assert [name for name, is_there in is_remembered.items() if not is_there] == ["self", "vocab_file", "kwargs"]
 
 
 def test_tokens_can_have_other_names_which_changes_no_batch(tokenizer: ElmoTokenizer, tmp_path: Path) -> None:

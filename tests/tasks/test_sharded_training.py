@@ -1,0 +1,10 @@
+"""A classifier whose weights two processes share learns what it learns in one process, under both versions of FSDP."""
+
+from pathlib import Path
+
+from tests.helpers.launching import fork_two
+
+
+def test_two_processes_train_a_classifier_as_one_does_under_both_versions_of_fsdp(tmp_path: Path) -> None:
+    output = fork_two("sharded_ranks", tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"done-0", "done-1"}, output
