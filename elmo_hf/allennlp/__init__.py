@@ -26,17 +26,14 @@ Deliberate differences:
 - Errors are `ValueError` and `ConversionError` in place of `ConfigurationError`.
 """
 
-from .bilm import (
-    DEFAULT_OPTIONS_FILE,
-    DEFAULT_WEIGHT_FILE,
-    ElmoLstm,
-    _ElmoBiLm,
-    _ElmoCharacterEncoder,
-    remove_sentence_boundaries,
-)
+from .bilm import _ElmoBiLm
+from .character_encoder import Highway, _ElmoCharacterEncoder, remove_sentence_boundaries
 from .character_ids import ELMoCharacterMapper, batch_to_ids
 from .elmo import Elmo, ElmoTokenEmbedder, ScalarMix
 from .embedder import ElmoEmbedder
+from .folders import from_model, load_folder, save_folder, to_model
+from .lstm import ElmoLstm, LstmCellWithProjection
+from .pretrained import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
 
 __all__ = [
     "DEFAULT_OPTIONS_FILE",
@@ -46,9 +43,15 @@ __all__ = [
     "ElmoEmbedder",
     "ElmoLstm",
     "ElmoTokenEmbedder",
+    "Highway",
+    "LstmCellWithProjection",
     "ScalarMix",
     "_ElmoBiLm",
     "_ElmoCharacterEncoder",
     "batch_to_ids",
+    "from_model",
+    "load_folder",
     "remove_sentence_boundaries",
+    "save_folder",
+    "to_model",
 ]
