@@ -33,10 +33,9 @@ class FromParams(nn.Module):
             ValueError: if `params` has an argument that the constructor does not take.
         """
         if isinstance(params, dict):
-            params = dict(params)
-        arguments = {
-            name: params.pop(name) for name in list(params.as_dict() if hasattr(params, "as_dict") else params)
-        }
+            arguments = dict(params)
+        else:
+            arguments = {name: params.pop(name) for name in list(params.as_dict())}
         names = inspect.signature(cls).parameters
         unknown = [name for name in arguments if name not in names]
         if unknown:
