@@ -7,9 +7,9 @@
 
 `forward_layer_k` and `backward_layer_k` are the two directions of layer k. b includes the forget bias. A layer with the
 parts that it was made with gives their tensors to the fast scans of `ElmoModel`. With hooks, with wrapped or replaced
-parts, or with dropout, each direction is called as in AllenNLP.
+parts, with dropout, or with an input that is not P wide, each direction is called as in AllenNLP.
 
-Glossary: B batch, T words, P `hidden_size`, H `cell_size`, L layers.
+Glossary: B batch, T words, P `hidden_size`, H `cell_size`, L layers; input i, forget f, candidate g, output o.
 
 Deliberate differences: there is no sorting, so a row may have gaps between words; a row without words keeps its state.
 """

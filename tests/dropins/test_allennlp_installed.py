@@ -41,14 +41,14 @@ except ModuleNotFoundError as error:
     print(error)
 """
 FUNCTION = """
-from elmo_hf.allennlp.installed import register_as_allennlp
+from elmo_hf.allennlp.installed_programs import register_as_allennlp
 register_as_allennlp()
 register_as_allennlp()
 """
 REFUSED = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from elmo_hf.allennlp.installed import register_as_allennlp
+from elmo_hf.allennlp.installed_programs import register_as_allennlp
 try:
     register_as_allennlp()
 except ImportError as error:

@@ -6,7 +6,8 @@ and runs in Python 3.9 with torch 1.12 too. An `Elmo` here is one of the files, 
 
 import copy
 import importlib
-from typing import Any, Callable  # noqa: UP035 - Python 3.9
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn

@@ -1,9 +1,9 @@
-"""Lets installed programs that import `allennlp` run with the drop-in, where nobody can edit their import lines.
+"""Lets an installed program that imports `allennlp` run with the drop-in, where nobody can edit its import lines.
 
-    import elmo_hf.allennlp.as_allennlp     # before the program is imported
-    import flair
+    import elmo_hf.allennlp.as_allennlp
+    import program
 
-`as_allennlp` only calls `register_as_allennlp`.
+The first line only calls `register_as_allennlp`.
 """
 
 import importlib.util
