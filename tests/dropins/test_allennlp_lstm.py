@@ -98,11 +98,6 @@ def set_limit(lstm: Any) -> None:
     lstm.backward_layer_0.memory_cell_clip_value = 0.1
 
 
-def set_no_limit(lstm: Any) -> None:
-    for part in lstm.children():
-        part.memory_cell_clip_value = 0.0
-
-
 def turn(lstm: Any) -> None:
     lstm.backward_layer_1.go_forward = True
 
@@ -115,7 +110,7 @@ def double(lstm: Any) -> None:
     lstm.forward_layer_1.state_linearity.__class__ = Doubled
 
 
-@pytest.mark.parametrize("change", [set_bias, set_projection_bias, set_limit, set_no_limit, turn, double])
+@pytest.mark.parametrize("change", [set_bias, set_projection_bias, set_limit, turn, double])
 def test_what_is_changed_within_a_direction_counts(change: Callable[[Any], None]) -> None:
     before = filled()(INPUTS, MASK)
     lstm, called = filled(), by_calls(filled())
@@ -124,6 +119,23 @@ def test_what_is_changed_within_a_direction_counts(change: Callable[[Any], None]
     after = lstm(INPUTS, MASK)
     compare(after, called(INPUTS, MASK))
     assert (after - before).abs().max() > 1e-3
+
+
+def test_a_limit_of_zero_does_not_clip() -> None:
+    expected = filled(memory_cell_clip_value=None)(INPUTS, MASK)
+    assert filled(memory_cell_clip_value=0.0)(INPUTS, MASK).equal(expected)
+    assert (expected - filled()(INPUTS, MASK)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["", "state_linearity", "state_projection"])
+def test_a_hook_of_a_direction_or_of_a_linear_in_it_is_called(name: str) -> None:
+    lstm = filled()
+    seen: list[Any] = []
+    part = lstm.get_submodule("backward_layer_1").get_submodule(name)
+    part.register_forward_hook(lambda part, inputs, output: seen.append(output))
+    layers = lstm(INPUTS, MASK)
+    assert seen
+    compare(layers, filled()(INPUTS, MASK))
 
 
 def test_recurrent_dropout_drops_the_same_elements_of_a_row_at_all_words_and_only_in_training() -> None:
