@@ -86,19 +86,8 @@ def read_trained_allennlp(source: Source, named_files: NamedFiles, word_splitter
     if options_path is None:
         options_path = _archived_options(source, arguments)
     options = read_options(options_path)
-    arrays = _join_mixes({key.removeprefix(prefix): array for key, array in state.items() if key.startswith(prefix)})
-    # Only these two: other keys of a training's options, such as `dropout`, mean something else in `arguments`.
-    known = {key: value for key, value in options.items() if key in ("lstm", "char_cnn")}
-    config = make_config(
-        known | dict(arguments),
-        LSTM_OPTIONS + CHAR_CNN_OPTIONS + TRAINING_OPTIONS,
-        f"{options_path}, or config.json of {source.path}",
-        vocab_size=num_rows(arrays[CHARACTERS].shape),
-        char_projection=True,
-        cell_projection=True,
-        forget_bias=0.0,
-        num_output_representations=sum(key.startswith("scalar_mix_") and key.endswith(".gamma") for key in arrays),
-    )
+    arrays = join_mixes({key.removeprefix(prefix): array for key, array in state.items() if key.startswith(prefix)})
+    config = trained_config(options, arguments, arrays, f"{options_path}, or config.json of {source.path}")
     rules = trained_rules(config)
     sources = {rule.source for rule in rules}
     carried = {key: array for key, array in arrays.items() if key in sources or key.startswith(OF_THE_BILM)}
@@ -116,6 +105,31 @@ def read_trained_allennlp(source: Source, named_files: NamedFiles, word_splitter
         source.to_digest(*paths),
         partial(allennlp_reference, options, bilm),
         tuple(notes),
+    )
+
+
+def trained_config(
+    options: Mapping[str, Any], arguments: Mapping[str, Any], arrays: Mapping[str, np.ndarray], where: object
+) -> ElmoConfig:
+    """The architecture of an `Elmo`.
+
+    Args:
+        options: the parsed options file.
+        arguments: those of the `Elmo`'s constructor, of which `TRAINING_OPTIONS` are read.
+        arrays: the arrays of its state dict; the L+1 numbers of a mix are one array.
+        where: what holds `options` and `arguments`, for messages.
+    """
+    # Only these two: other keys of a training's options, such as `dropout`, mean something else in `arguments`.
+    known = {key: value for key, value in options.items() if key in ("lstm", "char_cnn")}
+    return make_config(
+        known | dict(arguments),
+        LSTM_OPTIONS + CHAR_CNN_OPTIONS + TRAINING_OPTIONS,
+        where,
+        vocab_size=num_rows(arrays[CHARACTERS].shape),
+        char_projection=True,
+        cell_projection=True,
+        forget_bias=0.0,
+        num_output_representations=sum(key.startswith("scalar_mix_") and key.endswith(".gamma") for key in arrays),
     )
 
 
@@ -187,7 +201,19 @@ def _archived_options(source: Source, arguments: Mapping[str, Any]) -> Path:
     return paths[0]
 
 
-def _join_mixes(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def split_mixes(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Splits the L+1 numbers of each mix into arrays `scalar_mix_{m}.scalar_parameters.{k}`; undoes `join_mixes`."""
+    split = {}
+    for name, array in arrays.items():
+        if not name.endswith(".scalar_parameters"):
+            split[name] = array
+            continue
+        for index, number in enumerate(array):
+            split[f"{name}.{index}"] = number.reshape(1)
+    return split
+
+
+def join_mixes(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Joins the L+1 arrays `scalar_mix_{m}.scalar_parameters.{k}`, of one number each, in the order of the layers."""
     joined = {name: array for name, array in arrays.items() if ".scalar_parameters." not in name}
     for name in arrays:

@@ -5,9 +5,10 @@
     from allennlp.commands.elmo import ElmoEmbedder                 ->   from elmo_hf.allennlp import ElmoEmbedder
 
 Signatures, defaults, shapes and statefulness are those of AllenNLP 2.10 and, for `ElmoEmbedder`, of 0.9; masks are
-booleans as in 2.10. The parts have AllenNLP's names: `_elmo_lstm` (`_ElmoBiLm`) with `_token_embedder`
-(`_ElmoCharacterEncoder`) and `_elmo_lstm` (`ElmoLstm`), and mixes `scalar_mix_0`, ... (`ScalarMix`). So old code can
-read, replace and write them. The numbers are `ElmoModel`'s, which equal AllenNLP's; new code should use `ElmoModel`.
+booleans as in 2.10. The modules and parameters are AllenNLP's: `_elmo_lstm` (`_ElmoBiLm`) with `_token_embedder`
+(`_ElmoCharacterEncoder`) and `_elmo_lstm` (`ElmoLstm`), and mixes `scalar_mix_0`, ... (`ScalarMix`), down to each
+parameter's name, shape, order and value. So old code reads, replaces, loads, trains and freezes them by name. Their
+tensors go to the scans of `ElmoModel`; new code should use `ElmoModel`.
 
 Glossary: B batch, T words of the longest sentence, C = 50 characters a word, P projection, H cell, L layers.
 
@@ -15,28 +16,21 @@ State: as in AllenNLP, the LSTM state of each batch row is kept from call to cal
 vectors depend on earlier calls. With `lstm = elmo._elmo_lstm._elmo_lstm`, `lstm.stateful = False` switches this off,
 `lstm.reset_states()` forgets the state, and `lstm._states` is the state.
 
-State dicts: mixes have AllenNLP's names. For the biLM `load_state_dict` also takes AllenNLP's names, and `state_dict()`
-returns ours.
-
 Deliberate differences:
 - There is no sorting: a batch row may have gaps between words, and a batch of empty sentences is valid.
 - Vectors are zero on padding in every mode.
-- If training would change the cached vectors, `vocab_to_cache` is ignored, and words are read through their characters.
 - `ElmoEmbedder.embed_file` writes a dataset without words for a blank line.
 - Errors are `ValueError` and `ConversionError` in place of `ConfigurationError`.
 """
 
-from .bilm import (
-    DEFAULT_OPTIONS_FILE,
-    DEFAULT_WEIGHT_FILE,
-    ElmoLstm,
-    _ElmoBiLm,
-    _ElmoCharacterEncoder,
-    remove_sentence_boundaries,
-)
+from .bilm import _ElmoBiLm
+from .character_encoder import Highway, _ElmoCharacterEncoder, remove_sentence_boundaries
 from .character_ids import ELMoCharacterMapper, batch_to_ids
 from .elmo import Elmo, ElmoTokenEmbedder, ScalarMix
 from .embedder import ElmoEmbedder
+from .folders import from_model, load_folder, save_folder, to_model
+from .lstm import ElmoLstm, LstmCellWithProjection
+from .pretrained import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
 
 __all__ = [
     "DEFAULT_OPTIONS_FILE",
@@ -46,9 +40,15 @@ __all__ = [
     "ElmoEmbedder",
     "ElmoLstm",
     "ElmoTokenEmbedder",
+    "Highway",
+    "LstmCellWithProjection",
     "ScalarMix",
     "_ElmoBiLm",
     "_ElmoCharacterEncoder",
     "batch_to_ids",
+    "from_model",
+    "load_folder",
     "remove_sentence_boundaries",
+    "save_folder",
+    "to_model",
 ]

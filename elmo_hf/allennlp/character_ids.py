@@ -1,5 +1,8 @@
 """Words to character ids: AllenNLP's `batch_to_ids` and `ELMoCharacterMapper`."""
 
+from collections.abc import Callable, Mapping
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -22,8 +25,26 @@ def batch_to_ids(batch: list[list[str]]) -> Tensor:
     return nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
 
+def word_to_ids(tokens_to_add: Mapping[str, int], word: str) -> list[int]:
+    """The C ids of a word, as in `batch_to_ids`; a word of `tokens_to_add` has the id after its number."""
+    reserved = {token: number + 1 for token, number in tokens_to_add.items()}
+    return CharacterCodec(MAX_WORD_LENGTH, reserved).encode([word])[0].tolist()
+
+
+class WordToIds:
+    """`convert_word_to_char_ids`, which old code calls on the class and on a mapper."""
+
+    def __get__(self, mapper: "ELMoCharacterMapper | None", owner: type) -> Callable[[str], list[int]]:
+        return partial(word_to_ids, {} if mapper is None else mapper.tokens_to_add)
+
+
+def boundary_characters(word: str) -> list[int]:
+    """The C numbers of a boundary, each one less than the id."""
+    return [number - 1 for number in word_to_ids({}, word)]
+
+
 class ELMoCharacterMapper:
-    """Maps one word to its C ids.
+    """Maps one word to its C ids: `convert_word_to_char_ids(word)`, of the class or of a mapper.
 
     The attributes have AllenNLP's values, one less than the ids, because id 0 is padding; so has `tokens_to_add`, the
     ids of words whose characters are replaced by one id, such as `{"[MASK]": 261}`.
@@ -37,12 +58,10 @@ class ELMoCharacterMapper:
     beginning_of_word_character = BEGIN_WORD_ID - 1
     end_of_word_character = END_WORD_ID - 1
     padding_character = FILLER_ID - 1
+    beginning_of_sentence_characters = boundary_characters(BEGIN_SENTENCE)
+    end_of_sentence_characters = boundary_characters(END_SENTENCE)
+    convert_word_to_char_ids = WordToIds()
 
     def __init__(self, tokens_to_add: dict[str, int] | None = None) -> None:
         """Takes AllenNLP's argument."""
         self.tokens_to_add = tokens_to_add or {}
-
-    def convert_word_to_char_ids(self, word: str) -> list[int]:
-        """The C ids of a word, as in `batch_to_ids`."""
-        reserved = {word: added + 1 for word, added in self.tokens_to_add.items()}
-        return CharacterCodec(MAX_WORD_LENGTH, reserved).encode([word])[0].tolist()

@@ -1,15 +1,47 @@
 """AllenNLP's `Elmo` and `ElmoTokenEmbedder`, and their `ScalarMix` of a pretrained biLM's layers."""
 
+import inspect
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
+from transformers.utils import logging
 
 from ..model.layers_elmo import normalise_batch
-from .bilm import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE, _ElmoBiLm, remove_sentence_boundaries
+from .bilm import _ElmoBiLm
+from .character_encoder import remove_sentence_boundaries
+from .pretrained import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE, pretrained_of
+
+logger = logging.get_logger(__name__)
+
+
+class FromParams(nn.Module):
+    """A module that is made from the parameters of a configuration."""
+
+    @classmethod
+    def from_params(cls, params: Any, **extras: Any) -> Self:
+        """Makes the module.
+
+        Args:
+            params: the constructor's arguments: a dict, or AllenNLP's `Params`, out of which they are popped.
+            **extras: further arguments; those that the constructor does not take are ignored, as in AllenNLP.
+
+        Raises:
+            ValueError: if `params` has an argument that the constructor does not take.
+        """
+        if isinstance(params, dict):
+            arguments = dict(params)
+        else:
+            arguments = {name: params.pop(name) for name in list(params.as_dict())}
+        names = inspect.signature(cls).parameters
+        unknown = [name for name in arguments if name not in names]
+        if unknown:
+            raise ValueError(f"the parameters of `{cls.__name__}` are {', '.join(names)}, found {', '.join(unknown)}.")
+        used = {name: value for name, value in extras.items() if name in names}
+        return cls(**(used | arguments))
 
 
 class ScalarMix(nn.Module):
@@ -61,7 +93,7 @@ class ScalarMix(nn.Module):
         return self.gamma * sum(weight * tensor for weight, tensor in zip(weights, tensors, strict=True))
 
 
-class Elmo(nn.Module):
+class Elmo(FromParams):
     """Scalar mixes of a pretrained biLM's layers."""
 
     def __init__(
@@ -86,14 +118,16 @@ class Elmo(nn.Module):
             requires_grad: whether the biLM trains; the mixes train unless `scalar_mix_parameters` are given.
             do_layer_norm: whether to normalise each layer before mixing, by one mean and variance for the whole batch.
             dropout: rate of the dropout on each mix, in training.
-            vocab_to_cache: words to compute once; the first word is padding.
+            vocab_to_cache: words whose vectors before the LSTMs are computed once; the first word is padding. If the
+                biLM trains, this table trains in place of the character CNN.
             keep_sentence_boundaries: whether to return the vectors of `<S>` and `</S>` too.
             scalar_mix_parameters: L+1 numbers before the softmax; they fix all mixes.
-            module: replaces the files; an `ElmoModel`, or a module with `num_layers`, `get_output_dim` and a `forward`
-                that returns `activations` and `mask`.
+            module: replaces the files: an `ElmoModel`, whose biLM is copied and trains if it trained there, or a module
+                with `num_layers`, `get_output_dim` and a `forward` that returns `activations` and `mask`.
 
         Raises:
-            ValueError: if both files and `module` are given, or if the mix parameters are not L+1 numbers.
+            ValueError: if both files and `module` are given, if the mix parameters are not L+1 numbers, or if
+                AllenNLP's ELMo lacks a part of the model.
             ConversionError: if a file is missing or has another format.
         """
         super().__init__()
@@ -103,11 +137,15 @@ class Elmo(nn.Module):
         elif options_file is not None or weight_file is not None:
             raise ValueError("give either `options_file` and `weight_file`, or `module` with None for both.")
         elif isinstance(module, PreTrainedModel):
-            bilm = _ElmoBiLm(None, None, vocab_to_cache=vocab_to_cache, model=module.base_model)
+            model = module.base_model
+            trains = any(parameter.requires_grad for parameter in model.bilm.parameters())
+            bilm = _ElmoBiLm(None, None, trains, vocab_to_cache, pretrained=pretrained_of(model))
+            bilm.to(model.device, model.dtype)
         self._elmo_lstm = bilm
         self._has_cached_vocab = vocab_to_cache is not None
         self._keep_sentence_boundaries = keep_sentence_boundaries
         self._dropout = nn.Dropout(dropout)
+        # As in AllenNLP, the length of the list counts, and the mixes are those of the names.
         self._scalar_mixes: list[ScalarMix] = []
         for index in range(num_output_representations):
             mix = ScalarMix(bilm.num_layers, do_layer_norm, scalar_mix_parameters, scalar_mix_parameters is None)
@@ -131,10 +169,18 @@ class Elmo(nn.Module):
             `keep_sentence_boundaries`, T is two larger.
         """
         outer_shape = inputs.shape[:-2] or inputs.shape[:1]
-        inputs = inputs.flatten(0, -3) if inputs.dim() > 3 else inputs
-        output = self._elmo_lstm(inputs, None if word_inputs is None else word_inputs.flatten(0, -2))
+        if inputs.dim() > 3:
+            inputs = inputs.flatten(0, -3)
+        if word_inputs is not None and not self._has_cached_vocab:
+            logger.warning("`word_inputs` are not used, because this Elmo was made without `vocab_to_cache`.")
+            word_inputs = None
+        if word_inputs is not None and word_inputs.dim() > 2:
+            outer_shape = word_inputs.shape[:-1]
+            word_inputs = word_inputs.flatten(0, -2)
+        output = self._elmo_lstm(inputs, word_inputs)
         mask = output["mask"].bool()
-        representations = [mix(output["activations"], mask) for mix in self._scalar_mixes]
+        mixes = [self.get_submodule(f"scalar_mix_{index}") for index in range(len(self._scalar_mixes))]
+        representations = [mix(output["activations"], mask) for mix in mixes]
         if self._keep_sentence_boundaries:
             representations = [vectors.masked_fill(~mask.unsqueeze(-1), 0) for vectors in representations]
         else:
@@ -146,7 +192,7 @@ class Elmo(nn.Module):
         }
 
 
-class ElmoTokenEmbedder(nn.Module):
+class ElmoTokenEmbedder(FromParams):
     """One mix of a pretrained biLM's layers, with an optional projection.
 
     Attributes:

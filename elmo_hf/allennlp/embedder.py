@@ -14,8 +14,10 @@ from tqdm import tqdm
 
 from ..disk.guarded_file import GuardedFile
 from ..disk.whole_files import new_file
-from .bilm import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE, _ElmoBiLm, remove_sentence_boundaries
+from .bilm import _ElmoBiLm
+from .character_encoder import remove_sentence_boundaries
 from .character_ids import batch_to_ids
+from .pretrained import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE
 
 OUTPUT_FORMATS = {
     "all": lambda layers: layers,

@@ -381,17 +381,7 @@ class CharacterCNN(nn.Module):
 
     def forward(self, ids: Tensor, block_characters: int | None = None) -> Tensor:
         """Maps character ids `(N, C)`, or `(N, C + 1)` with the word's id last, to word vectors `(N, P)`."""
-        if not may_depend_on(ids) or len(ids) == 0:
-            return self._embed(ids, self.max_word_length)
-        lengths, order = _lengths(ids[:, : self.max_word_length]).sort(descending=True, stable=True)
-        num_positions = (lengths + self.widest_filter).clamp(max=self.max_word_length).tolist()
-        vectors, start = [], 0
-        limit = block_characters or (BLOCK_CHARACTERS if ids.device.type == "cpu" else GPU_BLOCK_CHARACTERS)
-        while start < len(ids):
-            block = order[start : start + max(1, limit // num_positions[start])]
-            vectors.append(self._embed(ids[block], num_positions[start]))
-            start += len(block)
-        return torch.cat(vectors)[order.argsort()]
+        return embed_in_blocks(self._embed, ids, self.max_word_length, self.widest_filter, block_characters)
 
     def _embed(self, ids: Tensor, num_positions: int) -> Tensor:
         word_vectors = None
@@ -436,6 +426,44 @@ class WordEmbedding(nn.Module):
         """Maps `(N,)` word ids to `(N, P)` word vectors."""
         words = self.embedding(word_ids)
         return words if self.projection is None else self.projection(words)
+
+
+def embed_distinct(embed: Callable[[Tensor], Tensor], ids: Tensor, mask: Tensor) -> Tensor:
+    """Maps ids `(B, T, C)` or `(B, T)` to vectors `(B, T, P)`, zero where `mask` `(B, T)` is False.
+
+    `embed` maps the ids of N words to their vectors `(N, P)`, and gets equal words once.
+    """
+    if not may_depend_on(ids):
+        vectors = embed(ids.flatten(0, 1)).unflatten(0, mask.shape)
+        return vectors.masked_fill(~mask.unsqueeze(-1), 0)
+    distinct, which = distinct_rows(ids[mask])
+    distinct_vectors = embed(distinct)
+    vectors = distinct_vectors.new_zeros(*mask.shape, distinct_vectors.shape[-1])
+    return vectors.masked_scatter(mask.unsqueeze(-1), distinct_vectors[which])
+
+
+def embed_in_blocks(
+    embed: Callable[[Tensor, int], Tensor],
+    ids: Tensor,
+    max_word_length: int,
+    widest_filter: int,
+    block_characters: int | None = None,
+) -> Tensor:
+    """Maps character ids `(N, C)`, or `(N, C + 1)` with the word's id last, to word vectors `(N, P)`.
+
+    `embed` maps a block of words of similar lengths, and the number of their positions to read, to their vectors.
+    """
+    if not may_depend_on(ids) or len(ids) == 0:
+        return embed(ids, max_word_length)
+    lengths, order = _lengths(ids[:, :max_word_length]).sort(descending=True, stable=True)
+    num_positions = (lengths + widest_filter).clamp(max=max_word_length).tolist()
+    vectors, start = [], 0
+    limit = block_characters or (BLOCK_CHARACTERS if ids.device.type == "cpu" else GPU_BLOCK_CHARACTERS)
+    while start < len(ids):
+        block = order[start : start + max(1, limit // num_positions[start])]
+        vectors.append(embed(ids[block], num_positions[start]))
+        start += len(block)
+    return torch.cat(vectors)[order.argsort()]
 
 
 def distinct_rows(ids: Tensor, multiplier: int = MULTIPLIER) -> tuple[Tensor, Tensor]:
@@ -554,13 +582,7 @@ class LSTMP(nn.Module):
 
     def step(self, gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
         """Maps z `(B, 4H)` of one word and `cell` `(B, H)` to the next hidden and cell."""
-        input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
-        remembered = (forget_gate + self.forget_bias).sigmoid() * cell
-        cell = clip(remembered + input_gate.sigmoid() * candidate.tanh(), self.cell_clip)
-        hidden = output_gate.sigmoid() * cell.tanh()
-        if self.projection is not None:
-            hidden = clip(self.projection(hidden), self.projection_clip)
-        return hidden, cell
+        return lstmp_step(gates, cell, self.forget_bias, self.projection, Limits(self.cell_clip, self.projection_clip))
 
     def weights(self) -> Weights:
         """The parameters for the fast scans; their bias includes the forget bias."""
@@ -574,6 +596,19 @@ class LSTMP(nn.Module):
             weight_of(self.recurrent_linear),
             None if self.projection is None else weight_of(self.projection),
         )
+
+
+def lstmp_step(
+    gates: Tensor, cell: Tensor, forget_bias: float, projection: nn.Module | None, limits: Limits
+) -> tuple[Tensor, Tensor]:
+    """Maps z `(B, 4H)` of one word, without the forget bias, and `cell` `(B, H)` to the next hidden and cell."""
+    input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
+    remembered = (forget_gate + forget_bias).sigmoid() * cell
+    cell = clip(remembered + input_gate.sigmoid() * candidate.tanh(), limits.cell)
+    hidden = output_gate.sigmoid() * cell.tanh()
+    if projection is not None:
+        hidden = clip(projection(hidden), limits.projection)
+    return hidden, cell
 
 
 def clip(tensor: Tensor, limit: float | None) -> Tensor:

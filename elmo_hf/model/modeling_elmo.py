@@ -40,7 +40,7 @@ from .layers_elmo import (
     check_shape,
     checked_mask,
     checked_words,
-    distinct_rows,
+    embed_distinct,
     may_depend_on,
     pooling_of,
 )
@@ -497,13 +497,7 @@ class ElmoModel(ElmoPreTrainedModel):
         if is_hooked(self.token_encoder.embedding) and ids.dim() == 3 and self.config.num_input_words == 0:
             # Hooks, such as captum's, get the characters of all words in their places, `(B, T, C, E)`.
             return self.embed_embeds(self.token_encoder.embedding(ids), mask)[0]
-        if not may_depend_on(ids):
-            vectors = self.token_encoder(ids.flatten(0, 1)).unflatten(0, mask.shape)
-            return vectors.masked_fill(~mask.unsqueeze(-1), 0)
-        distinct, which = distinct_rows(ids[mask])
-        distinct_vectors = self.token_encoder(distinct)
-        vectors = distinct_vectors.new_zeros(*mask.shape, distinct_vectors.shape[-1])
-        return vectors.masked_scatter(mask.unsqueeze(-1), distinct_vectors[which])
+        return embed_distinct(self.token_encoder, ids, mask)
 
     def mix(self, layers: Sequence[Tensor], mask: Tensor) -> tuple[Tensor, ...]:
         """The representations `(B, T, 2P)` of L+1 layers, with their dropout; `mask` `(B, T)` is True on words."""

@@ -2,19 +2,25 @@
 
 import copy
 import json
+import re
 import tarfile
+from collections import UserDict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
+from elmo_hf import ElmoModel
 from elmo_hf.allennlp import (
     Elmo,
     ELMoCharacterMapper,
     ElmoEmbedder,
     ElmoLstm,
     ElmoTokenEmbedder,
+    ScalarMix,
     _ElmoBiLm,
     _ElmoCharacterEncoder,
     batch_to_ids,
@@ -119,17 +125,116 @@ def test_the_mapper_gives_the_ids_of_batch_to_ids_and_allennlps_marks() -> None:
     assert of_sentences + of_words == (256, 257, 258, 259, 260)
 
 
-def test_load_state_dict_takes_allennlps_names_and_our_own() -> None:
+def test_the_mapper_is_called_on_the_class_too_and_has_the_characters_of_boundaries() -> None:
+    assert ELMoCharacterMapper.convert_word_to_char_ids("bank") == batch_to_ids([["bank"]])[0, 0].tolist()
+    assert ELMoCharacterMapper({"bank": 7}).convert_word_to_char_ids("bank")[1] == 8
+    embedder = _ElmoCharacterEncoder(*BASE.files)
+    for numbers, ids in (
+        (ELMoCharacterMapper.beginning_of_sentence_characters, embedder._beginning_of_sentence_characters),
+        (ELMoCharacterMapper.end_of_sentence_characters, embedder._end_of_sentence_characters),
+    ):
+        assert (torch.tensor(numbers) + 1).equal(ids)
+
+
+class Params(UserDict):
+    """AllenNLP's class for the parameters of a configuration."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(self.data)
+
+
+@pytest.mark.parametrize("kind", [dict, Params])
+def test_modules_are_made_from_parameters_which_only_allennlps_class_loses(kind: Any) -> None:
+    options_file, weight_file = BASE.files
+    params = kind({"options_file": options_file, "weight_file": weight_file, "dropout": 0.125})
+    embedder = ElmoTokenEmbedder.from_params(params, vocab=object(), projection_dim=3)
+    assert (embedder._elmo._dropout.p, embedder.get_output_dim()) == (0.125, 3)
+    assert len(params) == (3 if kind is dict else 0)
+    with pytest.raises(ValueError, match=r"`Elmo`.*found trainable"):
+        Elmo.from_params(kind({"options_file": options_file, "trainable": True}))
+
+
+def test_numbers_of_words_are_read_only_by_an_elmo_that_cached_them() -> None:
+    words = ["", *sorted({word for sentence in SENTENCES for word in sentence})]
+    numbers = torch.zeros(IDS.shape[:2], dtype=torch.long)
+    for row, sentence in enumerate(SENTENCES):
+        numbers[row, : len(sentence)] = torch.tensor([words.index(word) for word in sentence])
+    cached = Elmo(*BASE.files, 1, dropout=0, vocab_to_cache=words)
+    folded = numbers.unflatten(0, (2, 2))
+    output = cached(folded, folded)  # in place of the characters too
+    assert_close(output["elmo_representations"][0].flatten(0, 1), EXPECTED["mix"][0])
+    assert output["mask"].shape == folded.shape
+    elmo = Elmo(*BASE.files, 1, dropout=0)
+    elmo._elmo_lstm.create_cached_cnn_embeddings(words)  # by hand, of which the Elmo knows nothing
+    assert_close(elmo(IDS, torch.zeros_like(numbers))["elmo_representations"][0], EXPECTED["mix"][0])
+
+
+def test_a_mix_that_is_added_to_the_list_under_the_next_name_is_used() -> None:
+    elmo = Elmo(*BASE.files, 1, dropout=0)
+    elmo.scalar_mix_1 = ScalarMix(3, initial_scalar_parameters=EXPECTED["mix_scalars"][1].tolist())
+    elmo._scalar_mixes.append(elmo.scalar_mix_1)
+    first, second = elmo(IDS)["elmo_representations"]
+    assert_close(first, EXPECTED["mix"][0])
+    assert_close(second, EXPECTED["mix"][1] / EXPECTED["mix_gammas"][1])
+
+
+def test_a_state_dict_of_an_earlier_version_is_refused_and_the_advice_works(tiny_folder: Path) -> None:
+    model = ElmoModel.from_pretrained(tiny_folder)
+    former = {}
+    for name, tensor in model.state_dict().items():
+        for ours, theirs in (("token_encoder.", "_token_embedder.encoder."), ("bilm.", "_elmo_lstm.bilm.")):
+            if name.startswith(ours):
+                former[f"_elmo_lstm.{theirs}{name.removeprefix(ours)}"] = tensor / 2
+    elmo = Elmo(*BASE.files, 1, dropout=0)
+    with pytest.raises(ValueError, match=r"`_elmo_lstm\._token_embedder\.encoder\..*earlier") as error:
+        elmo.load_state_dict(former, strict=False)
+    renamed = {}
+    begins = re.findall(r"`(\S+)` to `(\S+)`", str(error.value))
+    for name, tensor in former.items():
+        for theirs, ours in begins:
+            if name.startswith(theirs):
+                renamed[ours + name.removeprefix(theirs)] = tensor
+    assert model.load_state_dict(renamed, strict=False).unexpected_keys == []
+    taken = Elmo(None, None, 1, dropout=0, module=model)
+    projection = taken._elmo_lstm._token_embedder._projection.weight
+    assert projection.equal(elmo._elmo_lstm._token_embedder._projection.weight / 2)
+
+
+def test_hooks_see_all_words_in_their_places() -> None:
+    embedder = _ElmoCharacterEncoder(*BASE.files)
+    seen = []
+    embedder._projection.register_forward_hook(lambda part, inputs, output: seen.append(output))
+    output = embedder(IDS)["token_embedding"]
+    assert_close(output, EXPECTED["token_embedding"] * MASK[..., None])
+    assert seen[0].unflatten(0, MASK.shape)[torch.from_numpy(MASK)].equal(output[torch.from_numpy(MASK)])
+
+
+def test_a_table_with_more_rows_reads_more_ids() -> None:
+    embedder = _ElmoCharacterEncoder(*BASE.files)
+    ids = IDS.clone()
+    ids[0, 0, 1] = 263
+    with pytest.raises(ValueError, match="261"):
+        embedder(ids)
+    table = embedder._char_embedding_weights
+    embedder._char_embedding_weights = nn.Parameter(torch.cat([table, table[70:72]]))
+    same = IDS.clone()
+    same[0, 0, 1] = 71
+    assert embedder(ids)["token_embedding"].equal(embedder(same)["token_embedding"])
+
+
+def test_a_state_dict_has_allennlps_names_and_values() -> None:
     arrays = golden_state("base_2l_relu").items()
     state = {name.removeprefix(PREFIX): array for name, array in arrays if name.startswith(PREFIX)}
-    for _ in ("theirs", "ours"):
-        elmo = Elmo(*BASE.files, 3, dropout=0)
-        for parameter in elmo.parameters():
-            nn.init.zeros_(parameter)
-        loaded = elmo.load_state_dict(state)
-        assert (loaded.missing_keys, loaded.unexpected_keys) == ([], [])
-        assert_close(torch.stack(elmo(IDS)["elmo_representations"]), EXPECTED["mix"])
-        state = elmo.state_dict()
+    elmo = Elmo(*BASE.files, 3, dropout=0)
+    actual = elmo.state_dict()
+    assert actual.keys() == state.keys()
+    for name, tensor in actual.items():
+        if not name.startswith("scalar_mix_"):
+            assert tensor.equal(state[name]), name
+    for parameter in elmo.parameters():
+        nn.init.zeros_(parameter)
+    elmo.load_state_dict(state)
+    assert_close(torch.stack(elmo(IDS)["elmo_representations"]), EXPECTED["mix"])
 
 
 def test_a_model_that_allennlp_trained_is_loaded_as_a_part_of_a_larger_one() -> None:
