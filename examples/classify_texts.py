@@ -23,7 +23,7 @@ from task_data import label_names, load
 from transformers import pipeline
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
-from elmo_hf.folder.loading import model_folder
+from elmo_hf.folder.model_names import model_folder
 
 
 def main(

@@ -29,7 +29,7 @@ from tests.helpers.tiny_lm import WORDS, tiny_lm, tiny_word_lm
 PUBLIC_NAMES = """
     BiLMState ElmoConfig ElmoForCausalLM ElmoForPreTraining ElmoForPreTrainingOutput ElmoForQuestionAnswering
     ElmoForSequenceClassification ElmoForTokenClassification ElmoModel ElmoModelOutput ElmoPreTrainedModel ElmoTokenizer
-    PredictedWord WordVectors extract_answers pipeline predict_words tiny_model tiny_tokenizer
+    PredictedWord WordVectors extract_answers load pipeline predict_words tiny_model tiny_tokenizer
 """
 OUTPUT_FIELDS = """
     last_hidden_state pooler_output representations token_embeddings state_hidden state_cell hidden_states

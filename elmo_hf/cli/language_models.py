@@ -81,7 +81,7 @@ def pretrain(
     vocabulary: Annotated[Path | None, Option(help="Words of the softmax, as `elmo-hf vocab` writes.")] = None,
     held_out: Annotated[list[str] | None, Option(help="Text that chooses the best checkpoint.")] = None,
     config: Annotated[Path | None, Option(help="JSON with fields of ElmoConfig; default: the original model.")] = None,
-    model: Annotated[str | None, Option(help="Start from this model: a folder, a Hub name, or tiny.")] = None,
+    model: Annotated[str | None, Option(help="Start from this model: a folder, a Hub name, or a short name.")] = None,
     words: Annotated[
         Splitter | None,
         Option(help="How sentences are split into words; default: whitespace, or as MODEL splits them."),

@@ -56,7 +56,7 @@ class Module(nn.Module):
         """Loads a model.
 
         Args:
-            spec: a folder, a Hub name, or `"tiny"`.
+            spec: a folder, a Hub name, or a short name, such as `"tiny"` or `"original"`.
             trainable: whether the scalar mix trains.
             name: any name.
             tags: ignored.
