@@ -40,7 +40,7 @@ from .readers.hdf5_layout import (
     options_from_config,
     with_forget_bias,
 )
-from .refusals import ConversionError
+from .refusals import AnotherModelError, ConversionError
 from .rules import export_arrays
 from .sources import Source, open_source
 
@@ -131,11 +131,11 @@ def check_size(checkpoint: Checkpoint, size: str, path: Path) -> None:
         path: where it was read, for the message.
 
     Raises:
-        ConversionError: if it has other sizes.
+        AnotherModelError: if it has other sizes.
     """
     found = f"{checkpoint.config.cell_size}/{checkpoint.config.projection_size}"
     if size not in ("", found):
-        raise ConversionError(
+        raise AnotherModelError(
             f"{path} must have the LSTM cells and the projection of the published model, {size} in each direction, but "
             f"has {found}, so it is another model; convert it without the published model's name."
         )

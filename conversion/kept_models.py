@@ -21,7 +21,7 @@ from elmo_hf.disk.whole_files import move_into_place, only_writer, workplace
 from .published import CACHE, PUBLISHED, DownloadOptions, Published, absolute, unknown_name
 from .refusals import ConversionError
 
-# Of the table, for the licence that the authors did not name.
+# What the table says of a licence that the authors did not name.
 UNKNOWN = "unknown"
 
 
@@ -108,12 +108,10 @@ class KeptModels:
     def _announcement(self, name: str) -> str:
         """What is about to be downloaded."""
         row = self.published[name]
-        size = f"LSTM cells and projection {row.size}" if row.size else "of unknown size"
-        licence = "of unknown licence" if row.licence == UNKNOWN else f"licence {row.licence}"
         address = absolute(row.addresses, self.base_url)["weights"][0]
         return (
-            f"{name}: {size}, {licence}, is downloaded from {address}, converted and checked; it is kept in "
-            f"{self.place / name}."
+            f"{name} (size {row.size or UNKNOWN}, licence {row.licence}) is downloaded from {address}, converted, "
+            f"checked and kept in {self.place / name}."
         )
 
     def _convert(self, name: str, work: Path) -> None:

@@ -20,8 +20,8 @@ from elmo_hf.share.saved_card import card_labels
 from .contract import NamedFiles, Report, drop_message
 from .convert import DEFAULTS, FolderSettings, check_size, convert_source
 from .formats import recognise
-from .published import DownloadOptions, Files, Published, download
-from .refusals import DAMAGE
+from .published import DownloadOptions, Files, Published, download, find_download
+from .refusals import DAMAGE, AnotherModelError, ConversionError
 from .sources import open_source
 
 NO_FILES = NamedFiles()
@@ -67,7 +67,14 @@ def convert_published(
         size=row.size,
     )
     named_files = {field: path for field, path in vars(files).items() if path is not None}
-    return convert_source(weights, destination, NamedFiles(**published_files | named_files), settings, report)
+    try:
+        return convert_source(weights, destination, NamedFiles(**published_files | named_files), settings, report)
+    except AnotherModelError as error:
+        if download_options.is_local:
+            raise
+        place = find_download(name, download_options)
+        place.remove()
+        raise ConversionError(f"{error} What {place.sources} sent was removed. {place.advice}") from error
 
 
 def read_checkpoint(options: Path | None, row: Published, files: Files) -> None:

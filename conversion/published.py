@@ -134,9 +134,95 @@ class DownloadOptions:
     origin: str | None = None
     advice: str | None = None
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the files are the user's own, on this machine."""
+        return self.origin is not None and not self.origin.startswith(("http://", "https://"))
+
 
 Files = tuple[Path, dict[str, Path]]  # the weights, or an archive or folder with all; and the others by their fields
 Reader = Callable[[Published, Files], None]  # reads the files of a row, or raises ConversionError
+
+
+@dataclass(frozen=True)
+class Download:
+    """The files of one checkpoint on servers and on this machine.
+
+    Attributes:
+        row: what the table says of the checkpoint.
+        urls: the addresses of each file, by its field.
+        folder: the folder of the downloaded files.
+        advice: what the error says to do if no server sends the checkpoint.
+    """
+
+    row: Published
+    urls: Mapping[str, Sequence[str]]
+    folder: Path
+    advice: str
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the files were downloaded and read."""
+        return (self.folder / SUMS).exists()
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """The downloaded files by their fields, under their published names, whatever the address."""
+        return {part: self.folder / name_of(self.row.addresses.get(part, urls)[0]) for part, urls in self.urls.items()}
+
+    @property
+    def sources(self) -> str:
+        """The first address of each file, for a message."""
+        return listed([urls[0] for urls in self.urls.values()])
+
+    def make(self, read: Reader) -> None:
+        """Downloads all files, reads them and lists them; leaves nothing if anything fails."""
+        self.remove()  # what a process that was killed left
+        try:
+            self._fetch()
+            try:
+                _check_published(self.row, self.paths)
+                read(self.row, _files(self.paths))
+            except ConversionError as error:
+                reason = str(error).replace(f"{self.folder}{os.sep}", "")
+                raise ConversionError(
+                    f"what a server sent for {self.sources} is not this model, so nothing was kept: {reason} "
+                    f"{self.advice}"
+                ) from error
+            write_sums(self.folder)
+        except BaseException:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """Removes the files from this machine."""
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+    def _fetch(self) -> None:
+        for part, path in self.paths.items():
+            urls = self.urls[part]
+            fetch(urls, path, self.advice)
+            if urls[0].endswith(INDEX_SUFFIX):
+                data = [url.removesuffix(INDEX_SUFFIX) + DATA_SUFFIX for url in urls]
+                fetch(data, self.folder / name_of(data[0]), self.advice)
+
+
+def find_download(name: str, options: DownloadOptions) -> Download:
+    """The addresses and the folder of a published checkpoint; raises ConversionError if name or address is unknown."""
+    if name not in options.published:
+        raise ConversionError(unknown_name(name, options.published))
+    row = options.published[name]
+    advice = options.advice
+    if advice is None:
+        advice = (
+            f"If you find the files elsewhere, perhaps by {row.source}, give their folder, their archive or its "
+            "address as `origin`."
+        )
+    addresses = row.addresses if options.origin is None else row.below(options.origin)
+    if not addresses:
+        raise ConversionError(f"the published model {name} has no known address, so you must fetch its files. {advice}")
+    return Download(row, absolute(addresses, options.base_url), options.folder or CACHE / name, advice)
 
 
 def download(name: str, read: Reader, options: DownloadOptions) -> Files:
@@ -150,74 +236,20 @@ def download(name: str, read: Reader, options: DownloadOptions) -> Files:
     Raises:
         ConversionError: if the name is unknown, a download fails, or a recorded or published checksum differs.
     """
-    published = options.published
-    if name not in published:
-        raise ConversionError(unknown_name(name, published))
-    row = published[name]
-    folder = options.folder or CACHE / name
-    origin = options.origin
-    if origin is not None and not origin.startswith(("http://", "https://")):
-        return _files_of_user(Path(origin), row, folder)
-    advice = options.advice
-    if advice is None:
-        advice = (
-            f"If you find the files elsewhere, perhaps by {row.source}, give their folder, their archive or its "
-            "address as `origin`."
-        )
-    addresses = row.addresses if origin is None else row.below(origin)
-    if not addresses:
-        raise ConversionError(f"the published model {name} has no known address, so you must fetch its files. {advice}")
-    urls = absolute(addresses, options.base_url)
-    if not (folder / SUMS).exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with only_writer(folder, must_wait=True):
-            if not (folder / SUMS).exists():  # another process may have downloaded it meanwhile
-                _download_new(row, urls, folder, read, advice)
-    if not sums_agree(folder):
+    place = find_download(name, options)
+    if options.is_local:
+        return _files_of_user(Path(str(options.origin)), place.row, place.folder)
+    if not place.is_complete:
+        place.folder.parent.mkdir(parents=True, exist_ok=True)
+        with only_writer(place.folder, must_wait=True):
+            if not place.is_complete:  # another process may have downloaded it meanwhile
+                place.make(read)
+    if not sums_agree(place.folder):
         raise ConversionError(
-            f"the files in {folder} are not those that its {SUMS} lists. Delete {folder} to download them again."
+            f"the files in {place.folder} are not those that its {SUMS} lists. Delete {place.folder} to download them "
+            "again."
         )
-    return _files(_paths(row, urls, folder))
-
-
-def _download_new(row: Published, urls: Mapping[str, Sequence[str]], folder: Path, read: Reader, advice: str) -> None:
-    """Downloads all files into `folder`, reads them and lists them; leaves nothing there if anything fails."""
-    _remove_folder(folder)  # of a process that was killed
-    try:
-        _download_files(row, urls, folder, advice)
-        paths = _paths(row, urls, folder)
-        try:
-            _check_published(row, paths)
-            read(row, _files(paths))
-        except ConversionError as error:
-            reason = str(error).replace(f"{folder}{os.sep}", "")
-            raise ConversionError(
-                f"what a server sent for {listed([addresses[0] for addresses in urls.values()])} is not this model, so "
-                f"nothing was kept: {reason} {advice}"
-            ) from error
-        write_sums(folder)
-    except BaseException:
-        _remove_folder(folder)
-        raise
-
-
-def _remove_folder(folder: Path) -> None:
-    if folder.exists():
-        shutil.rmtree(folder)
-
-
-def _download_files(row: Published, urls: Mapping[str, Sequence[str]], folder: Path, advice: str) -> None:
-    """Downloads the files from their addresses, which are tried in turn, into `folder`."""
-    for part, path in _paths(row, urls, folder).items():
-        fetch(urls[part], path, advice)
-        if urls[part][0].endswith(INDEX_SUFFIX):
-            data = [url.removesuffix(INDEX_SUFFIX) + DATA_SUFFIX for url in urls[part]]
-            fetch(data, folder / name_of(data[0]), advice)
-
-
-def _paths(row: Published, urls: Mapping[str, Sequence[str]], folder: Path) -> dict[str, Path]:
-    """Where the downloaded files are kept, by their fields: under their published names, whatever the address."""
-    return {part: folder / name_of(row.addresses.get(part, urls[part])[0]) for part in urls}
+    return _files(place.paths)
 
 
 def _files(paths: Mapping[str, Path]) -> Files:
@@ -323,7 +355,7 @@ def _download(url: str, path: Path, seconds: float) -> None:
 
 def _announced_size(answer: Any) -> int:
     """The size of the file that a server is about to send, 0 if it does not say; raises OSError if it sends no file."""
-    if answer.status != HTTPStatus.OK:
+    if answer.status not in (None, HTTPStatus.OK):  # an address with file:// has none
         raise OSError(f"it must send the file with the status 200, but answered {answer.status} {answer.reason}")
     encoding = answer.headers.get("Content-Encoding", "identity")
     if encoding != "identity":

@@ -20,12 +20,13 @@ from huggingface_hub import constants
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from elmo_hf.conversion.contract import NamedFiles
+from elmo_hf.conversion.contract import Checkpoint, NamedFiles
 from elmo_hf.conversion.model import bilm_of
 from elmo_hf.conversion.options import read_options
 from elmo_hf.conversion.published import BASE_URL, PUBLISHED, fetch, name_of
 from elmo_hf.conversion.readers.allennlp import read_allennlp
 from elmo_hf.conversion.readers.trained_allennlp import BILM, CHARACTERS, trained_rules
+from elmo_hf.conversion.refusals import ConversionError, listed
 from elmo_hf.conversion.rules import import_arrays
 
 from ..model.layers_elmo import BiLM, checked_words
@@ -42,11 +43,40 @@ def find_files(options_file: str | Path | None, weight_file: str | Path | None) 
     """The two files on this machine; addresses are downloaded, once, to `$HF_HOME`."""
     files = []
     for file in (str(options_file), str(weight_file)):
-        if "://" in file:
-            folder = Path(constants.HF_HOME) / "elmo-hf" / hashlib.sha256(file.encode()).hexdigest()[:16]
-            file = str(fetch([file], folder / name_of(file)))
-        files.append(Path(file))
+        path = _place_of(file)
+        if is_address(file):
+            fetch([file], path)
+        files.append(path)
     return NamedFiles(*files)
+
+
+def is_address(file: str) -> bool:
+    """Whether a file is to be downloaded."""
+    return "://" in file
+
+
+def _place_of(file: str) -> Path:
+    """The path of a file, for an address that of its download."""
+    if not is_address(file):
+        return Path(file)
+    return Path(constants.HF_HOME) / "elmo-hf" / hashlib.sha256(file.encode()).hexdigest()[:16] / name_of(file)
+
+
+def read_files(options_file: str | Path | None, weight_file: str | Path | None) -> Checkpoint:
+    """Reads the two files; what was downloaded is kept only if it could be read.
+
+    Raises:
+        ConversionError: if they are not a checkpoint.
+    """
+    try:
+        return read_allennlp(find_files(options_file, weight_file))
+    except ConversionError as error:
+        addresses = [file for file in (str(options_file), str(weight_file)) if is_address(file)]
+        if not addresses:
+            raise
+        for address in addresses:
+            _place_of(address).unlink(missing_ok=True)
+        raise ConversionError(f"{error} Nothing of {listed(addresses)} was kept.") from error
 
 
 def add_sentence_boundaries(values: Tensor, mask: Tensor, boundaries: Any) -> tuple[Tensor, Tensor]:
@@ -244,4 +274,4 @@ def _rename_state(bilm: Any, state: dict[str, Any], prefix: str, *_: Any) -> Non
 
 
 def _load_bilm(options_file: str | Path | None, weight_file: str | Path | None, requires_grad: bool) -> PreTrainedModel:
-    return bilm_of(read_allennlp(find_files(options_file, weight_file))).requires_grad_(requires_grad)
+    return bilm_of(read_files(options_file, weight_file)).requires_grad_(requires_grad)

@@ -80,7 +80,7 @@ def test_the_first_use_makes_the_folder_that_convert_makes_and_later_uses_need_n
 ) -> None:
     folder = kept.folder_of("base")
     assert folder == kept.place / "base"
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("base: ")]
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("base (")]
     assert len(lines) == 1
     for fact in ("32/8", "licence mit", f"{server.url}base/weights.hdf5", str(folder)):
         assert fact in lines[0]
@@ -201,6 +201,23 @@ def test_files_that_were_downloaded_before_are_used(kept: KeptModels, server: Fi
     convert_published("base", Path("converted"), download_options=options)
     server.stop()
     assert contents(kept.folder_of("base")).keys() == contents(Path("converted")).keys()
+
+
+def test_a_download_that_turns_out_to_be_another_model_is_removed(kept: KeptModels, server: FileServer) -> None:
+    """As if an earlier version had kept it, which compared no sizes."""
+    unsized = {"base": replace(TABLE["base"], size="")}
+    options = DownloadOptions(server.url, kept.downloads / "base", unsized)
+    convert_published("base", Path("converted"), download_options=options)
+    larger = replace(options, published={"base": replace(TABLE["base"], size="64/8")})
+    with pytest.raises(
+        ConversionError, match=re.escape(f"What {server.url}base/options.json, {server.url}base/weights")
+    ):
+        convert_published("base", Path("another"), download_options=larger)
+    assert not (kept.downloads / "base").exists()
+    own = replace(larger, origin=str(BASE))
+    with pytest.raises(ConversionError, match="has 32/8, so it is another model"):
+        convert_published("base", Path("another"), download_options=own)
+    assert (BASE / "weights.hdf5").is_file()
 
 
 def test_a_folder_here_is_meant_only_if_it_holds_a_model(kept: KeptModels, caplog: pytest.LogCaptureFixture) -> None:
