@@ -48,6 +48,8 @@ USAGE = {
     "convert folder new --to allennlp --license mit": BACK,
     "convert folder new --from files": "--from needs --model NAME.",
     "convert folder new --to onnx": "'--to'",
+    "convert original new": "original is a published model; give --model original in place of SOURCE.",
+    "models small --remove small": "give NAME or --remove NAME.",
     "convert files new --align 1=": "--align takes LAYER=FILE",
     "convert files new --align 1=a --align 01=b": "once for each layer.",
     "embed tiny file.txt": "'--output' / '-o'",
