@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from elmo_hf import ElmoForPreTraining, ElmoTokenizer
-from elmo_hf.folder.loading import load_complete, model_folder
+from elmo_hf.folder.loading import load_complete
+from elmo_hf.folder.model_names import model_folder
 from elmo_hf.language_model.corpus import BEGIN_INDEX, END_INDEX, Corpus
 from elmo_hf.language_model.scoring import score_carried, score_from_zero
 from elmo_hf.text.sentences import read_sentences

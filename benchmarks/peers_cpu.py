@@ -49,7 +49,8 @@ from torchao.quantization import Int8DynamicActivationInt8WeightConfig, Int8Weig
 from transformers import TorchAoConfig
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
-from elmo_hf.folder.loading import load_complete, model_folder
+from elmo_hf.folder.loading import load_complete
+from elmo_hf.folder.model_names import model_folder
 from elmo_hf.share.export import NamedTensors, export_model
 from elmo_hf.text.sentences import read_sentences
 

@@ -22,7 +22,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from elmo_hf import ElmoModel, ElmoTokenizer
-from elmo_hf.folder.loading import load_complete, model_folder
+from elmo_hf.folder.loading import load_complete
+from elmo_hf.folder.model_names import model_folder
 
 BATCH = 64
 POOLINGS = ("mean", "maximum")

@@ -11,7 +11,7 @@ from elmo_hf.folder.loading import load_complete, load_tokenizer
 
 from .contract import Checkpoint
 from .published import PUBLISHED, Published, name_of
-from .refusals import ConversionError
+from .refusals import AnotherModelError, ConversionError
 from .witness.reference import ReferenceElmo
 from .witness.reference_outputs import PUBLISHED_NUMBERS, PUBLISHED_TOLERANCE, Layers, PublishedNumbers
 
@@ -74,12 +74,12 @@ def _may_be_published(checkpoint: Checkpoint, row: Published) -> bool:
 def _compare_with_published(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, published: PublishedNumbers
 ) -> None:
-    """Raises ConversionError unless a model has the numbers that were published for its vectors."""
+    """Raises AnotherModelError unless a model has the numbers that were published for its vectors."""
     numbers = published.measure(embed_in_turn(model, tokenizer, published.sentences))
     difference = float(np.max(np.abs(np.array(published.expected) - numbers)))
     is_close = difference <= PUBLISHED_TOLERANCE  # a NaN is not
     if not is_close:
-        raise ConversionError(
+        raise AnotherModelError(
             f"the vectors of the converted model must be within {PUBLISHED_TOLERANCE:.0e} of the {published.model} "
             f"model's that {published.source} has, but a difference of {difference:.6f} was found. Nothing was "
             "written. Get the weights again or, if it is another model whose file has this name, rename the file."

@@ -40,7 +40,7 @@ from .readers.hdf5_layout import (
     options_from_config,
     with_forget_bias,
 )
-from .refusals import ConversionError
+from .refusals import AnotherModelError, ConversionError
 from .rules import export_arrays
 from .sources import Source, open_source
 
@@ -59,6 +59,7 @@ class FolderSettings:
     source_name: str | None = None  # the card's name for the source; None: the name of its file or folder
     facts: Facts | None = None  # published facts about the weights, for the card
     labels: Mapping[str, Any] | None = None  # the user's labels of the weights, for the card (`card_labels`)
+    size: str = ""  # cells and projection of each direction that a published model has, such as 4096/512
 
 
 DEFAULTS = FolderSettings()
@@ -113,11 +114,31 @@ def _read_checkpoint(source: Source, files: NamedFiles, settings: FolderSettings
             f"{source.path} is {source_format.name}, whose reader takes no {names} file; convert it without."
         )
     checkpoint = source_format.read(source, files, _word_splitter(settings, report))
+    check_size(checkpoint, settings.size, source.path)
     if settings.align_files:
         checkpoint = align(checkpoint, settings.align_files)
     for note in checkpoint.notes:
         report(f"Note: {note}")
     return checkpoint
+
+
+def check_size(checkpoint: Checkpoint, size: str, path: Path) -> None:
+    """Checks that a checkpoint is as large as the published model that it should be.
+
+    Args:
+        checkpoint: what was read.
+        size: cells and projection, such as `4096/512`; empty if they are not known.
+        path: where it was read, for the message.
+
+    Raises:
+        AnotherModelError: if it has other sizes.
+    """
+    found = f"{checkpoint.config.cell_size}/{checkpoint.config.projection_size}"
+    if size not in ("", found):
+        raise AnotherModelError(
+            f"{path} must have the LSTM cells and the projection of the published model, {size} in each direction, but "
+            f"has {found}, so it is another model; convert it without the published model's name."
+        )
 
 
 def _word_splitter(settings: FolderSettings, report: Report) -> str | None:

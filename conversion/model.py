@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from elmo_hf.folder.loading import load_complete, load_tokenizer, model_folder
+from elmo_hf.folder.loading import load_complete, load_tokenizer
+from elmo_hf.folder.model_names import model_folder
 from elmo_hf.public import ElmoConfig, ElmoForPreTraining, ElmoModel, ElmoTokenizer
 
 from .contract import Checkpoint, NamedFiles
@@ -17,8 +18,8 @@ def open_model(path: str | Path) -> tuple[ElmoModel, ElmoTokenizer]:
     """A biLM in evaluation mode and its tokenizer.
 
     Args:
-        path: a folder of ours, a Hub name or `"tiny"`; or a folder, file or archive of a format that `elmo-hf convert`
-            reads, which is converted in memory.
+        path: a folder of ours, a Hub name, or a short name, such as `"original"`; or a folder, file or archive of a
+            format that `elmo-hf convert` reads, which is converted in memory.
 
     Raises:
         ValueError: if there is no such model, or if it is damaged or incomplete.

@@ -5,10 +5,9 @@
 A folder and a commit exist complete or not at all, so a run that broke off goes on with what is missing.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from huggingface_hub import HfApi
 
@@ -19,11 +18,14 @@ from elmo_hf.share.push import push_folder
 from elmo_hf.share.saved_card import card_labels
 
 from .contract import NamedFiles, Report, drop_message
-from .convert import DEFAULTS, FolderSettings, convert_source
-from .published import PUBLISHED, download
-from .refusals import DAMAGE
+from .convert import DEFAULTS, FolderSettings, check_size, convert_source
+from .formats import recognise
+from .published import DownloadOptions, Files, Published, download, find_download
+from .refusals import DAMAGE, AnotherModelError, ConversionError
+from .sources import open_source
 
 NO_FILES = NamedFiles()
+FROM_THE_TABLE = DownloadOptions()
 COLUMNS = ("name", "converted", "difference", "pushed", "error")
 
 
@@ -32,7 +34,7 @@ def convert_published(
     destination: Path,
     files: NamedFiles = NO_FILES,
     settings: FolderSettings = DEFAULTS,
-    download_options: Mapping[str, Any] | None = None,
+    download_options: DownloadOptions = FROM_THE_TABLE,
     report: Report = drop_message,
 ) -> float | None:
     """Converts a published checkpoint as `convert_source`; its card has the published facts.
@@ -41,12 +43,16 @@ def convert_published(
         name: its name.
         destination: the new folder.
         files: the user's files, which replace the published ones.
-        settings: as in `convert_source`; its labels replace the published ones, and its name and facts are not used.
-        download_options: arguments of `download` besides `name`.
+        settings: as in `convert_source`; its labels replace the published ones, and its name, facts and size are not
+            used.
+        download_options: where the files come from, and where they are kept.
         report: as in `convert_source`.
+
+    Raises:
+        ConversionError: also if the checkpoint has other sizes than the table says; errors of `download`.
     """
-    weights, published_files = download(name, **download_options or {})
-    row = PUBLISHED[name]
+    weights, published_files = download(name, partial(read_checkpoint, files.options), download_options)
+    row = download_options.published[name]
     facts = published_facts(name)
     if facts is not None:
         labels = {"language": [row.language]}
@@ -58,9 +64,36 @@ def convert_published(
         source_name=f"the published {name} model",
         facts=facts,
         labels=labels | dict(settings.labels or {}),
+        size=row.size,
     )
     named_files = {field: path for field, path in vars(files).items() if path is not None}
-    return convert_source(weights, destination, NamedFiles(**published_files | named_files), settings, report)
+    try:
+        return convert_source(weights, destination, NamedFiles(**published_files | named_files), settings, report)
+    except AnotherModelError as error:
+        if download_options.is_local:
+            raise
+        place = find_download(name, download_options)
+        place.remove()
+        raise ConversionError(f"{error} What {place.sources} sent was removed. {place.advice}") from error
+
+
+def read_checkpoint(options: Path | None, row: Published, files: Files) -> None:
+    """Reads downloaded files, as the conversion will.
+
+    Args:
+        options: an options file of the user, in place of the published one.
+        row: what the table says of the checkpoint.
+        files: the downloaded files.
+
+    Raises:
+        ConversionError: if they are not a checkpoint, or one of other sizes.
+    """
+    weights, others = files
+    if options is not None:
+        others = others | {"options": options}
+    with open_source(weights) as source:
+        checkpoint = recognise(source).read(source, NamedFiles(**others), None)
+        check_size(checkpoint, row.size, weights)
 
 
 def publish_model(
@@ -68,7 +101,7 @@ def publish_model(
     organisation: str,
     folder: Path,
     private: bool = False,
-    download_options: Mapping[str, Any] | None = None,
+    download_options: DownloadOptions = FROM_THE_TABLE,
     report: Report = drop_message,
 ) -> dict[str, str]:
     """Takes a published model through the steps that are missing.

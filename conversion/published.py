@@ -8,18 +8,25 @@ The table `published.tsv` has their addresses and the facts that public pages or
     weights                          an archive
     none                             files to fetch by hand from the `source`
 
-A cell may have several addresses of one file, separated by blanks, which are tried in turn. Few checkpoints were
-published with checksums (MD5). So the first download also records its SHA-256 in `SHA256SUMS` beside the files (check
-with `sha256sum -c`) and in the model card; later downloads and files of the user must have the same.
+A cell may have several addresses of one file, separated by blanks, which are tried in turn. Those without a scheme
+stand below `BASE_URL`, or below a mirror of it that the environment variable `ELMO_HF_BASE_URL` names.
+
+A server may send anything in place of a file. So downloaded files are kept only after they were read as the checkpoint,
+and the list of them, `SHA256SUMS`, is written last. Few checkpoints were published with checksums (MD5), so the list
+also records the SHA-256 of the first download (check with `sha256sum -c`), as the model card does; later downloads and
+files of the user must have the same.
 """
 
 import csv
 import hashlib
+import os
+import re
 import shutil
 import sys
 import urllib.request
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -31,7 +38,7 @@ from huggingface_hub.constants import HF_HOME
 from tqdm import tqdm
 
 from elmo_hf.disk.checksums import SUMS, recorded_sums, sha256_of_file, sums_agree, write_sums
-from elmo_hf.disk.whole_files import new_file
+from elmo_hf.disk.whole_files import new_file, only_writer
 
 from .refusals import ConversionError, listed, shortened
 from .sources import files_in
@@ -41,6 +48,8 @@ TABLE_FILE = Path(__file__).with_name("published.tsv")
 INDEX_SUFFIX = ".index"
 DATA_SUFFIX = ".data-00000-of-00001"
 MOST_SILENCE = 60.0  # seconds
+# Where downloaded checkpoints and converted models are kept.
+CACHE = Path(HF_HOME) / "elmo-hf"
 
 
 @dataclass(frozen=True)
@@ -95,72 +104,161 @@ _ROWS = csv.DictReader(_LINES, restval="", delimiter="\t", quoting=csv.QUOTE_NON
 PUBLISHED = {row.pop("name"): Published(**row) for row in _ROWS}
 
 
-def download(
-    name: str,
-    base_url: str = BASE_URL,
-    folder: Path | None = None,
-    published: Mapping[str, Published] = PUBLISHED,
-    origin: str | None = None,
-) -> tuple[Path, dict[str, Path]]:
-    """Downloads a published checkpoint, with a progress bar, unless it was downloaded before, and prints its checksums.
+def unknown_name(name: str, published: Mapping[str, Published]) -> str:
+    """The error about a name that is not in the table."""
+    return f"there is no published model {shortened(repr(name))}; the names are {listed(published)}."
 
-    Args:
-        name: a key of `published`.
-        base_url: address in front of the file names.
+
+def absolute(addresses: Mapping[str, Sequence[str]], base_url: str | None = None) -> dict[str, list[str]]:
+    """The same addresses with `base_url` in front of relative ones; None: that of a mirror, or `BASE_URL`."""
+    base = base_url or os.environ.get("ELMO_HF_BASE_URL") or BASE_URL
+    return {part: [urljoin(f"{base.rstrip('/')}/", url) for url in urls] for part, urls in addresses.items()}
+
+
+@dataclass(frozen=True)
+class DownloadOptions:
+    """Where the files of a published checkpoint come from, and where they are kept.
+
+    Attributes:
+        base_url: the address in front of relative ones; None means that of a mirror, or `BASE_URL`.
         folder: the folder for the files; None means `elmo-hf/NAME` below `$HF_HOME`.
         published: the table.
         origin: another source of the files: an address, as in `Published.below`, or the user's own folder, archive or
             file, which is used in place.
+        advice: what the error says to do if no server sends the checkpoint; None: to look for its files elsewhere.
+    """
 
-    Returns:
-        the file of weights, or the archive or folder with all files; and the other files by the names of their fields.
+    base_url: str | None = None
+    folder: Path | None = None
+    published: Mapping[str, Published] = field(default_factory=lambda: PUBLISHED)
+    origin: str | None = None
+    advice: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the files are the user's own, on this machine."""
+        return self.origin is not None and not self.origin.startswith(("http://", "https://"))
+
+
+Files = tuple[Path, dict[str, Path]]  # the weights, or an archive or folder with all; and the others by their fields
+Reader = Callable[[Published, Files], None]  # reads the files of a row, or raises ConversionError
+
+
+@dataclass(frozen=True)
+class Download:
+    """The files of one checkpoint on servers and on this machine.
+
+    Attributes:
+        row: what the table says of the checkpoint.
+        urls: the addresses of each file, by its field.
+        folder: the folder of the downloaded files.
+        advice: what the error says to do if no server sends the checkpoint.
+    """
+
+    row: Published
+    urls: Mapping[str, Sequence[str]]
+    folder: Path
+    advice: str
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the files were downloaded and read."""
+        return (self.folder / SUMS).exists()
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """The downloaded files by their fields, under their published names, whatever the address."""
+        return {part: self.folder / name_of(self.row.addresses.get(part, urls)[0]) for part, urls in self.urls.items()}
+
+    @property
+    def sources(self) -> str:
+        """The first address of each file, for a message."""
+        return listed([urls[0] for urls in self.urls.values()])
+
+    def make(self, read: Reader) -> None:
+        """Downloads all files, reads them and lists them; leaves nothing if anything fails."""
+        self.remove()  # what a process that was killed left
+        try:
+            self._fetch()
+            try:
+                _check_published(self.row, self.paths)
+                read(self.row, _files(self.paths))
+            except ConversionError as error:
+                reason = str(error).replace(f"{self.folder}{os.sep}", "")
+                raise ConversionError(
+                    f"what a server sent for {self.sources} is not this model, so nothing was kept: {reason} "
+                    f"{self.advice}"
+                ) from error
+            write_sums(self.folder)
+        except BaseException:
+            self.remove()
+            raise
+
+    def remove(self) -> None:
+        """Removes the files from this machine."""
+        if self.folder.exists():
+            shutil.rmtree(self.folder)
+
+    def _fetch(self) -> None:
+        for part, path in self.paths.items():
+            urls = self.urls[part]
+            fetch(urls, path, self.advice)
+            if urls[0].endswith(INDEX_SUFFIX):
+                data = [url.removesuffix(INDEX_SUFFIX) + DATA_SUFFIX for url in urls]
+                fetch(data, self.folder / name_of(data[0]), self.advice)
+
+
+def find_download(name: str, options: DownloadOptions) -> Download:
+    """The addresses and the folder of a published checkpoint; raises ConversionError if name or address is unknown."""
+    if name not in options.published:
+        raise ConversionError(unknown_name(name, options.published))
+    row = options.published[name]
+    advice = options.advice
+    if advice is None:
+        advice = (
+            f"If you find the files elsewhere, perhaps by {row.source}, give their folder, their archive or its "
+            "address as `origin`."
+        )
+    addresses = row.addresses if options.origin is None else row.below(options.origin)
+    if not addresses:
+        raise ConversionError(f"the published model {name} has no known address, so you must fetch its files. {advice}")
+    return Download(row, absolute(addresses, options.base_url), options.folder or CACHE / name, advice)
+
+
+def download(name: str, read: Reader, options: DownloadOptions) -> Files:
+    """Downloads a published checkpoint, with a progress bar, unless it was downloaded before.
+
+    Args:
+        name: a key of the table.
+        read: reads the downloaded files, which are kept only if it raises no error.
+        options: where the files come from, and where they are kept.
 
     Raises:
         ConversionError: if the name is unknown, a download fails, or a recorded or published checksum differs.
     """
-    if name not in published:
+    place = find_download(name, options)
+    if options.is_local:
+        return _files_of_user(Path(str(options.origin)), place.row, place.folder)
+    if not place.is_complete:
+        place.folder.parent.mkdir(parents=True, exist_ok=True)
+        with only_writer(place.folder, must_wait=True):
+            if not place.is_complete:  # another process may have downloaded it meanwhile
+                place.make(read)
+    if not sums_agree(place.folder):
         raise ConversionError(
-            f"there is no published model {shortened(repr(name))}; the names are {listed(published)}."
+            f"the files in {place.folder} are not those that its {SUMS} lists. Delete {place.folder} to download them "
+            "again."
         )
-    row = published[name]
-    folder = folder or Path(HF_HOME) / "elmo-hf" / name
-    if origin is not None and not origin.startswith(("http://", "https://")):
-        return _files_of_user(Path(origin), row, folder)
-    advice = (
-        f"If you find the files elsewhere, perhaps by {row.source}, give their folder, their archive or its address as "
-        "`origin`."
-    )
-    addresses = row.addresses if origin is None else row.below(origin)
-    if not addresses:
-        raise ConversionError(f"the published model {name} has no known address, so you must fetch its files. {advice}")
-    paths = _download_files(row, addresses, base_url, folder, advice)
-    if not (folder / SUMS).exists():
-        _check_published(row, paths, "Delete it to download it again.")
-        write_sums(folder)
-        tqdm.write((folder / SUMS).read_text(encoding="utf-8"), sys.stderr, end="")
-    if not sums_agree(folder):
-        raise ConversionError(
-            f"the files in {folder} are not those that its {SUMS} lists. Delete {folder} to download them again."
-        )
-    return paths.pop("weights"), paths
+    return _files(place.paths)
 
 
-def _download_files(
-    row: Published, addresses: Mapping[str, Sequence[str]], base_url: str, folder: Path, advice: str
-) -> dict[str, Path]:
-    """Downloads the files that are missing in `folder`; returns their paths by field."""
-    paths = {}
-    for field, relative_urls in addresses.items():
-        urls = [urljoin(base_url, url) for url in relative_urls]
-        published_urls = row.addresses.get(field, urls)
-        paths[field] = fetch(urls, folder / name_of(published_urls[0]), advice)
-        if urls[0].endswith(INDEX_SUFFIX):
-            data_urls = [url.removesuffix(INDEX_SUFFIX) + DATA_SUFFIX for url in urls]
-            fetch(data_urls, folder / name_of(data_urls[0]), advice)
-    return paths
+def _files(paths: Mapping[str, Path]) -> Files:
+    """The files of a checkpoint from their paths by field."""
+    others = {part: path for part, path in paths.items() if part != "weights"}
+    return paths["weights"], others
 
 
-def _files_of_user(path: Path, row: Published, folder: Path) -> tuple[Path, dict[str, Path]]:
+def _files_of_user(path: Path, row: Published, folder: Path) -> Files:
     """The user's files as `download` returns them, with the checksums recorded in `folder` and beside them."""
     beside = path if path.is_dir() else path.parent
     files = list(files_in(path, "*").values()) if path.is_dir() else [path]
@@ -169,8 +267,13 @@ def _files_of_user(path: Path, row: Published, folder: Path) -> tuple[Path, dict
     paths = {field: path / name_of(urls[0]) for field, urls in row.addresses.items()}
     if not paths or not all(file.is_file() for file in paths.values()):
         return path, {}
-    _check_published(row, paths, "If you mean this file, convert it without the published model's name.")
-    return paths.pop("weights"), paths
+    try:
+        _check_published(row, paths)
+    except ConversionError as error:
+        raise ConversionError(
+            f"{error} If you mean this file, convert it without the published model's name."
+        ) from error
+    return _files(paths)
 
 
 def _check_recorded(files: Sequence[Path], folder: Path) -> None:
@@ -184,15 +287,14 @@ def _check_recorded(files: Sequence[Path], folder: Path) -> None:
             )
 
 
-def _check_published(row: Published, paths: Mapping[str, Path], advice: str) -> None:
-    """Raises ConversionError, which ends with `advice`, unless files have their published digests."""
+def _check_published(row: Published, paths: Mapping[str, Path]) -> None:
+    """Raises ConversionError unless files have their published digests."""
     for path, expected in zip(paths.values(), row.md5.split(), strict=False):
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "md5").hexdigest()
         if digest != expected:
             raise ConversionError(
-                f"{path} is not the published file: its MD5 is {digest}, and that of the published file is {expected}. "
-                f"{advice}"
+                f"{path} is not the published file: its MD5 is {digest}, and that of the published file is {expected}."
             )
 
 
@@ -244,8 +346,21 @@ def _download(url: str, path: Path, seconds: float) -> None:
         urllib.request.build_opener(SecureRedirects).open(url, timeout=seconds) as answer,
         partial.open("wb") as file,
     ):
-        size = int(answer.headers.get("Content-Length", 0))
+        size = _announced_size(answer)
         with tqdm.wrapattr(answer, "read", total=size or None, **bar) as reader:
             shutil.copyfileobj(reader, file)
         if size and file.tell() != size:
             raise OSError(f"it ended after {file.tell():,} of {size:,} bytes")
+
+
+def _announced_size(answer: Any) -> int:
+    """The size of the file that a server is about to send, 0 if it does not say; raises OSError if it sends no file."""
+    if answer.status not in (None, HTTPStatus.OK):  # an address with file:// has none
+        raise OSError(f"it must send the file with the status 200, but answered {answer.status} {answer.reason}")
+    encoding = answer.headers.get("Content-Encoding", "identity")
+    if encoding != "identity":
+        raise OSError(f"it must send the file as it is, but sent it in the encoding {shortened(repr(encoding))}")
+    size = answer.headers.get("Content-Length", "0")
+    if not re.fullmatch(r"[0-9]{1,18}", size):
+        raise OSError(f"its Content-Length must be a number of bytes, but is {shortened(repr(size))}")
+    return int(size)

@@ -44,6 +44,10 @@ class ConversionError(ValueError):
     """A checkpoint cannot be converted; the message says which file, what was expected and what was found instead."""
 
 
+class AnotherModelError(ConversionError):
+    """A checkpoint is not the published model whose name it has."""
+
+
 @contextmanager
 def naming_file(path: object) -> Iterator[None]:
     """Replaces a library's error for a damaged file by one with the file's name."""

@@ -33,7 +33,7 @@ def pipeline(task: str, model: Any, tokenizer: Any = None, **kwargs: Any) -> Pip
 
     Args:
         task: such as `"feature-extraction"`, `"text-classification"`, `"token-classification"`, `"ner"`, `"fill-mask"`.
-        model: a model, or a folder, a Hub name or `"tiny"`.
+        model: a model, or a folder, a Hub name or a short name, such as `"tiny"` or `"original"`.
         tokenizer: the model's; None loads it from the folder or the Hub.
         **kwargs: those of `transformers.pipeline`.
 

@@ -8,7 +8,7 @@ models streams, sampled losses and scores.
 import transformers
 from transformers import AutoConfig, AutoTokenizer
 
-from .folder.loading import tiny_model, tiny_tokenizer
+from .folder.loading import load, tiny_model, tiny_tokenizer
 from .heads import HEADS
 from .kernels.packing import pack
 from .kernels.processor_kernels import ProcessorKernels
@@ -46,6 +46,7 @@ __all__ = [
     "PredictedWord",
     "WordVectors",
     "extract_answers",
+    "load",
     "pipeline",
     "predict_words",
     "tiny_model",

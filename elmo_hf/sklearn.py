@@ -29,7 +29,7 @@ class ElmoVectorizer(TransformerMixin, BaseEstimator):
         """Keeps the arguments; nothing is loaded yet.
 
         Args:
-            model: a folder, a Hub name, or `"tiny"`.
+            model: a folder, a Hub name, or a short name, such as `"tiny"` or `"original"`.
             batch_words: the most positions of a batch, boundaries and padding included; a longer text is alone.
             device: where the model runs, such as `"cuda"`.
         """

@@ -44,7 +44,7 @@ class ElmoPipe:
         """Keeps the arguments.
 
         Args:
-            model: a folder, a Hub name, or `"tiny"`.
+            model: a folder, a Hub name, or a short name, such as `"tiny"` or `"original"`.
             batch_words: the most positions of a batch, boundaries and padding included; a longer doc is alone.
             device: where the model runs, such as `"cuda"`.
         """

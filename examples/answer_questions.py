@@ -6,7 +6,7 @@
 XQuAD's English part is 240 paragraphs of SQuAD's development set with 1,190 questions: enough to check that everything
 runs, but far too little to learn the task well. You can give SQuAD itself as a folder, saved by `save_to_disk`; for
 other files see `own_files.py`. Question and context are two texts, and the biLM reads each separately, once for all
-epochs. MODEL is a folder, a Hub name, or `tiny`.
+epochs. MODEL is a folder, a Hub name, or a short name, such as `tiny` or `original`.
 """
 
 import collections
@@ -23,7 +23,7 @@ from task_data import load
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from elmo_hf import ElmoForQuestionAnswering, ElmoTokenizer, extract_answers
-from elmo_hf.folder.loading import model_folder
+from elmo_hf.folder.model_names import model_folder
 
 
 def encode(rows: dict[str, list[Any]], tokenizer: ElmoTokenizer) -> dict[str, Any]:

@@ -7,7 +7,7 @@ The paper's recipe (Peters et al. 2018, §3.3): a frozen biLM, layers mixed with
 the output of a bidirectional LSTM, dropout 0.5. The biLM runs once, and a file keeps its layers for all epochs.
 `--learn layer_2` (repeat it for more parts) also fine-tunes parts of the biLM; this is slow, because the biLM then runs
 in every epoch. The table also has the accuracy of the label that is commonest in training. MODEL is a folder, a Hub
-name, or `tiny`; `own_files.py` lists the files of your own that can be read.
+name, or a short name, such as `tiny` or `original`; `own_files.py` lists the files of your own that can be read.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from task_data import label_names, load
 from transformers import pipeline
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
-from elmo_hf.folder.loading import model_folder
+from elmo_hf.folder.model_names import model_folder
 
 
 def main(

@@ -41,7 +41,7 @@ from elmo_hf import (
     ElmoTokenizer,
     WordVectors,
 )
-from elmo_hf.folder.loading import model_folder
+from elmo_hf.folder.model_names import model_folder
 from elmo_hf.model.heads_elmo import ElmoTaskModel, EncodedTexts
 
 # A kind of features, and the kinds that it is compared with.

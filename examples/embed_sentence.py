@@ -1,21 +1,16 @@
 """Embed three sentences, and compare the word "left" in them, layer by layer.
 
 python examples/embed_sentence.py            # the small model that comes with the package
-python examples/embed_sentence.py FOLDER     # a folder from `elmo-hf convert` or `elmo-hf pretrain`, or a Hub name
+python examples/embed_sentence.py MODEL      # a folder, a Hub name, or a published model, such as original
 """
 
 import sys
 
 import torch
-from transformers import AutoModel, AutoTokenizer
 
-from elmo_hf import tiny_model, tiny_tokenizer
+from elmo_hf import load
 
-if len(sys.argv) > 1:
-    tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], trust_remote_code=True)
-    model = AutoModel.from_pretrained(sys.argv[1], trust_remote_code=True).eval()
-else:
-    tokenizer, model = tiny_tokenizer(), tiny_model()
+model, tokenizer = load(sys.argv[1] if len(sys.argv) > 1 else "tiny")
 
 sentences = ["He turned to the left.", "He wore the ring on his left hand.", "She didn't know why he left the room."]
 inputs = tokenizer(sentences, padding=True, return_tensors="pt")

@@ -6,7 +6,8 @@
 The paper's recipe (Peters et al. 2018, §3.3 and §4): a frozen biLM, layers mixed with learned weights, ELMo at the
 input of a bidirectional LSTM, dropout 0.5; for entities a CRF on top, which allows no I- without its B-. The biLM runs
 once, and a file keeps its layers for all epochs. The CRF needs labels in the IOB2 scheme; `own_files.py` converts other
-schemes, and lists the files of your own that can be read. MODEL is a folder, a Hub name, or `tiny`.
+schemes, and lists the files of your own that can be read. MODEL is a folder, a Hub name, or a short name, such as
+`tiny` or `original`.
 """
 
 from itertools import chain
@@ -22,7 +23,7 @@ from task_data import label_names, load
 from transformers import pipeline
 
 from elmo_hf import ElmoForTokenClassification, ElmoTokenizer
-from elmo_hf.folder.loading import model_folder
+from elmo_hf.folder.model_names import model_folder
 
 
 def main(

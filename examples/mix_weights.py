@@ -26,7 +26,7 @@ from safetensors.numpy import load_file
 from seeds import check_settings, mean_and_deviation
 from tqdm import tqdm
 
-from elmo_hf.folder.loading import model_folder
+from elmo_hf.folder.model_names import model_folder
 
 RECIPES: dict[str, Callable[..., None]] = {
     **dict.fromkeys(("trec", "sst2", "sst5", "ag_news", "sick"), classify_texts.main),

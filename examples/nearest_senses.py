@@ -26,7 +26,8 @@ from word_layers import word_layers
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.cli.arguments import Column, Encoding, InputFormat
-from elmo_hf.folder.loading import load_complete, model_folder
+from elmo_hf.folder.loading import load_complete
+from elmo_hf.folder.model_names import model_folder
 from elmo_hf.text.sentences import read_sentences
 
 SENTENCES = {

@@ -1,7 +1,7 @@
 """Surprisal of words for reading experiments, for the library surprisal, and for the scorers of minicons.
 
 python examples/psycholinguistics.py            # the small model that comes with the package
-python examples/psycholinguistics.py FOLDER     # a folder or Hub name of a model with its softmax
+python examples/psycholinguistics.py MODEL      # a folder, a Hub name, or a published model, with its softmax
 
 Both libraries are optional: `pip install surprisal minicons`. They need one id for each word, but ELMo reads a row of
 characters. minicons gives a model all that the tokenizer returns, so `WordIds` returns both. surprisal gives the model
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from transformers import BatchEncoding
 
-from elmo_hf import ElmoForPreTraining, ElmoTokenizer, tiny_model, tiny_tokenizer
+from elmo_hf import ElmoForPreTraining, ElmoTokenizer, load
 
 PAIR = ["The keys to the cabinet are on the table.", "The keys to the cabinet is on the table."]
 
@@ -86,12 +86,9 @@ class WordIds(ElmoTokenizer):
         return ["<S>", *words] if has_begin else words
 
 
-def main(name: str | None = None) -> None:
+def main(name: str = "tiny") -> None:
     """Prints the surprisal of each word of two texts in both directions, then those of the library."""
-    if name is None:
-        model, tokenizer = tiny_model(ElmoForPreTraining), tiny_tokenizer()
-    else:
-        model, tokenizer = ElmoForPreTraining.from_pretrained(name).eval(), ElmoTokenizer.from_pretrained(name)
+    model, tokenizer = load(name, ElmoForPreTraining)
     for text, *both in zip(PAIR, *(bits(model, tokenizer, PAIR, d) for d in ("forward", "backward")), strict=True):
         print(f"{'word':>10}  forward  backward (bits)")
         for word, forward, backward in zip(tokenizer.tokenize(text), *both, strict=True):

@@ -22,7 +22,6 @@ from transformers import (
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.cli.errors import in_options
-from elmo_hf.embedding.feature_cache import add_bilm_layers
 from elmo_hf.model.heads_elmo import ElmoTaskModel
 from elmo_hf.text.formats import Format
 
@@ -32,11 +31,13 @@ try:
     from own_files import DataError
     from seqeval.metrics import f1_score as entity_f1_score
     from sklearn.metrics import ConfusionMatrixDisplay, accuracy_score, f1_score
+
+    from elmo_hf.embedding.feature_cache import add_bilm_layers
 except ModuleNotFoundError as missing:
     sys.exit(f"Error: {missing}. In a clone of elmo-hf, install what the examples need: pip install '.[examples]'")
 
 # Command-line arguments of the recipes.
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or tiny.")]
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or a short name.")]
 Output = Annotated[Path, typer.Option(help="Folder for the model and the plots.")]
 Rows = Annotated[int | None, typer.Option(help="Limit of rows per set.")]
 Columns = Annotated[

@@ -34,7 +34,7 @@ from recipe import RowsOfSets
 from seeds import Results, check_settings, mean_and_deviation, plot_band
 from tqdm import tqdm
 
-from elmo_hf.folder.loading import model_folder
+from elmo_hf.folder.model_names import model_folder
 from elmo_hf.model.heads_elmo import ElmoTaskModel
 
 LEAST_ROWS = 1000

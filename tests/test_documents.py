@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.cli import app
+from elmo_hf.conversion.published import PUBLISHED
 from tests.helpers.archives import manylangs_files, write_zip
 from tests.helpers.checkpoints import BASE, run_online
 from tests.helpers.loopback_hub import LoopbackHub
@@ -207,6 +208,14 @@ def test_the_readme_is_short_and_its_first_figures_are_what_the_first_command_pr
     assert figures in read("install")  # whose output is tested
 
 
+def test_the_readmes_table_of_models_agrees_with_the_table_of_published_models() -> None:
+    rows = re.findall(r"^\| `([\w.-]+)` \| (\w+) \| (\S*) ?\| .* \| (\S+) \|$", read("README"), re.MULTILINE)
+    published = {name: (size, licence) for name, _, size, licence in rows if name in PUBLISHED}
+    assert {"original", "5.5B", "small", "original-lm", "seqvec"} == published.keys()
+    assert published == {name: (PUBLISHED[name].size, PUBLISHED[name].licence) for name in published}
+    assert sum(bool(row.addresses) for row in PUBLISHED.values()) > 80  # as the README says
+
+
 def test_ci_finds_the_two_commands_that_set_up() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     section = next(line for line in script.splitlines() if line.startswith("section()"))
@@ -219,7 +228,8 @@ def test_ci_finds_the_two_commands_that_set_up() -> None:
 @pytest.mark.parametrize("name", ["README", *PAGES])
 def test_every_command_and_option_exists(name: str) -> None:
     text = read(name)
-    lines = [line for block in blocks(text, "bash") for line in block.splitlines() if line.startswith("elmo-hf ")]
+    shell = "".join([*blocks(text, "bash"), *blocks(text, "shell")])
+    lines = [line for line in shell.splitlines() if line.startswith("elmo-hf ")]
     for line in [*lines, *re.findall(r"`(elmo-hf [^`]*)`", FENCE.sub("", text))]:
         _, verb, *arguments = shlex.split(line, comments=True)
         result = CliRunner().invoke(app, [verb, *([] if verb.startswith("-") else ["--help"])])

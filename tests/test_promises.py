@@ -13,10 +13,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from huggingface_hub import constants
 from safetensors.numpy import load_file
 
 import elmo_hf
 from elmo_hf import ElmoConfig, ElmoForPreTrainingOutput, ElmoModel, ElmoTokenizer, allennlp
+from elmo_hf.conversion.kept_models import KeptModels
+from elmo_hf.conversion.published import PUBLISHED, absolute
 from elmo_hf.embedding.chosen_words import ChosenWords
 from elmo_hf.embedding.input_documents import Documents
 from elmo_hf.embedding.shards import FORMATS, EmbeddingOptions, embed_documents
@@ -30,7 +33,7 @@ from tests.helpers.tiny_lm import WORDS, tiny_lm, tiny_word_lm
 PUBLIC_NAMES = """
     BiLMState ElmoConfig ElmoForCausalLM ElmoForPreTraining ElmoForPreTrainingOutput ElmoForQuestionAnswering
     ElmoForSequenceClassification ElmoForTokenClassification ElmoModel ElmoModelOutput ElmoPreTrainedModel ElmoTokenizer
-    PredictedWord WordVectors extract_answers pipeline predict_words tiny_model tiny_tokenizer
+    PredictedWord WordVectors extract_answers load pipeline predict_words tiny_model tiny_tokenizer
 """
 OUTPUT_FIELDS = """
     last_hidden_state pooler_output representations token_embeddings state_hidden state_cell hidden_states
@@ -168,6 +171,18 @@ def test_usages_has_its_options_and_columns(tiny_folder: Path, tmp_path: Path) -
     output_of("usages", tiny_folder, *paths[:2], "--word", "bank", "-o", paths[2])
     assert paths[2].read_text().splitlines()[0].split(",") == USAGE_COLUMNS.split()
     assert [each for each in USAGE_OPTIONS if f"--{each}" not in output_of("usages", "--help")] == []
+
+
+def test_published_models_keep_their_place_names_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Caches that were filled once stay valid, and scripts name a mirror."""
+    assert KeptModels().place == Path(constants.HF_HOME) / "elmo-hf" / "models"
+    assert {"small", "medium", "original", "5.5B", "original-lm", "seqvec", "manylangs-zh"} <= PUBLISHED.keys()
+    monkeypatch.setenv("ELMO_HF_BASE_URL", "https://example.org/elmo")
+    assert absolute({"weights": ["a/w.hdf5", "https://b/w.hdf5"]}) == {
+        "weights": ["https://example.org/elmo/a/w.hdf5", "https://b/w.hdf5"]
+    }
+    help_text = output_of("models", "--help")
+    assert all(word in help_text for word in ("[NAME]", "--remove"))
 
 
 # Names of the parts for old code and other libraries, by module.

@@ -10,7 +10,7 @@ import torch
 from tiny_model import ship
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining, tiny_model, tiny_tokenizer
-from elmo_hf.folder.loading import TINY_FOLDER, model_folder
+from elmo_hf.folder.model_names import TINY_FOLDER, model_folder
 from elmo_hf.model.configuration_elmo import AUTO_MAP
 from elmo_hf.model.tokenization_elmo import make_word_splitter
 
@@ -54,10 +54,12 @@ def test_it_is_stored_in_half_precision_and_loads_as_float32(language_model: Elm
     assert all(torch.equal(*pair) for pair in zip(layers, expected, strict=True))
 
 
-def test_a_folder_of_that_name_takes_precedence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_that_name_is_meant_if_it_holds_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert model_folder("tiny") == TINY_FOLDER
     (tmp_path / "tiny").mkdir()
+    assert model_folder("tiny") == TINY_FOLDER
+    (tmp_path / "tiny" / "config.json").write_text("{}")
     assert model_folder("tiny") == "tiny"
 
 

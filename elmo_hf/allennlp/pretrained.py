@@ -5,7 +5,8 @@ second half gates the old value, and the biases of the LSTMs include the forget 
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from elmo_hf.conversion.published import BASE_URL, PUBLISHED, fetch, name_of
 from elmo_hf.conversion.readers.allennlp import read_allennlp
 from elmo_hf.conversion.readers.hdf5_layout import options_from_config
 from elmo_hf.conversion.readers.trained_allennlp import BILM, trained_rules
+from elmo_hf.conversion.refusals import ConversionError, listed
 from elmo_hf.conversion.rules import export_arrays
 
 from ..public import ElmoConfig
@@ -47,13 +49,36 @@ class Pretrained:
         return {key.removeprefix(prefix): tensor for key, tensor in self.tensors.items() if key.startswith(prefix)}
 
 
-def local_file(file: str | Path | None) -> Path:
-    """A file on this machine; an address is downloaded, once, to `$HF_HOME`."""
-    name = str(file)
-    if "://" not in name:
-        return Path(name)
-    folder = Path(constants.HF_HOME) / "elmo-hf" / hashlib.sha256(name.encode()).hexdigest()[:16]
-    return fetch([name], folder / name_of(name))
+def is_address(file: str) -> bool:
+    """Whether a file is to be downloaded."""
+    return "://" in file
+
+
+def place_of(file: str) -> Path:
+    """The path of a file, and for an address the path of its download below `$HF_HOME`."""
+    if not is_address(file):
+        return Path(file)
+    return Path(constants.HF_HOME) / "elmo-hf" / hashlib.sha256(file.encode()).hexdigest()[:16] / name_of(file)
+
+
+@contextmanager
+def local_files(*files: str | Path | None) -> Iterator[list[Path]]:
+    """Files on this machine, of which addresses are downloaded, once, to `$HF_HOME`.
+
+    A download is kept unless the block, which reads the files, raises `ConversionError`.
+    """
+    names = [str(file) for file in files]
+    addresses = [name for name in names if is_address(name)]
+    for address in addresses:
+        fetch([address], place_of(address))
+    try:
+        yield [place_of(name) for name in names]
+    except ConversionError as error:
+        if not addresses:
+            raise
+        for address in addresses:
+            place_of(address).unlink(missing_ok=True)
+        raise ConversionError(f"{error} Nothing of {listed(addresses)} was kept.") from error
 
 
 def read_pretrained(options_file: str | Path | None, weight_file: str | Path | None) -> Pretrained:
@@ -63,9 +88,8 @@ def read_pretrained(options_file: str | Path | None, weight_file: str | Path | N
         ConversionError: if a file is missing or has another format.
         ValueError: if AllenNLP's ELMo lacks a part of the model.
     """
-    options = local_file(options_file)
-    weights = local_file(weight_file)
-    checkpoint = read_allennlp(NamedFiles(options, weights))
+    with local_files(options_file, weight_file) as (options, weights):
+        checkpoint = read_allennlp(NamedFiles(options, weights))
     tensors = with_allennlps_names(checkpoint.config, checkpoint.tensors, str(weights))
     return Pretrained(checkpoint.config, read_options(options), str(weights), tensors)
 

@@ -26,7 +26,7 @@ GREETING = """ELMo as a transformers model. To begin with, on a text with one se
 
   elmo-hf embed tiny text.txt -o vectors.hdf5   writes the vectors of its words
   elmo-hf score tiny text.txt                   measures perplexity; --per-word surprisal.tsv: surprisal of each word
-  elmo-hf convert --model small my-elmo         downloads a published model to name in place of tiny
+  elmo-hf embed small text.txt -o small.hdf5    does it with a published model, downloaded at its first use
 
 tiny is a small English model in the package. `elmo-hf models` lists the published ones, `elmo-hf -h` all commands."""
 CONVERSION = ("elmo-hf convert tiny files --to allennlp", "elmo-hf convert files my-elmo --check")
@@ -47,8 +47,8 @@ def start(
 ) -> None:
     """ELMo (Peters et al. 2018) as a transformers model: convert, embed, pretrain, score, share.
 
-    MODEL is a folder, a Hub name, or `tiny`, the small English model in the package; `elmo-hf convert --model small
-    DEST` downloads a published model, which is much better.
+    MODEL is a folder, a Hub name, or a short name: `tiny`, the small English model in the package, or a published
+    model, which is much better and is downloaded at its first use; `elmo-hf models` lists them.
     """
     if version:
         versions = [f"{package} {metadata.version(package)}" for package in ("elmo-hf", "torch", "transformers")]
@@ -62,7 +62,7 @@ def start(
 
 for command, *examples in (
     (convert, *CONVERSION),
-    (models, "elmo-hf models"),
+    (models, "elmo-hf models", "elmo-hf models original"),
     (embed, TEXT, "elmo-hf embed tiny text.txt -o vectors.hdf5 --layers average"),
     (
         vectors,

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 # How raw text is split into words.
 Splitter = Literal["whitespace", "ptb"]
-Model = Annotated[str, Argument(metavar="MODEL", help="A folder, a Hub name, or tiny, the model in the package.")]
+Model = Annotated[
+    str, Argument(metavar="MODEL", help="A folder, a Hub name, or a short name, such as tiny or original.")
+]
 Encoding = Annotated[str, Option(help="Encoding of files, such as cp1252.")]
 Column = Annotated[
     str | None,

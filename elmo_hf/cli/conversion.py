@@ -10,6 +10,8 @@ from typer import Argument, Option
 from .arguments import Language, Licence, SourceOfWeights, Splitter
 from .errors import check_usage, refuse_alone, say, say_table
 
+# How many letters of a training text the list of models shows.
+MOST_TEXT = 34
 # What the library advises that has another name on the command line.
 OPTIONS_OF_ADVICE = {
     "options": "--options FILE",
@@ -95,9 +97,12 @@ def convert(
         to == "hf" or (source is not None and not any(others)),
         "--to allennlp takes SOURCE and DEST and no other option.",
     )
+    if source is not None and to == "hf":
+        refuse_published_name(source)
     from elmo_hf.conversion.contract import NamedFiles
     from elmo_hf.conversion.convert import FolderSettings, convert_source, folder_to_allennlp
     from elmo_hf.conversion.publish import convert_published
+    from elmo_hf.conversion.published import DownloadOptions
     from elmo_hf.share.saved_card import card_labels
 
     labels = card_labels(licence, language or [], source_of_weights)
@@ -117,7 +122,7 @@ def convert(
     )
     with naming_options():
         if model is not None:
-            download_options = {"origin": origin}
+            download_options = DownloadOptions(origin=origin)
             difference = convert_published(model, destination, NamedFiles(**files), settings, download_options, say)
         else:
             checkpoint = source or weights
@@ -126,6 +131,14 @@ def convert(
     if difference is not None:
         say(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
     say(f"Wrote {destination}. Load it: AutoModel.from_pretrained({str(destination)!r}, trust_remote_code=True)")
+
+
+def refuse_published_name(source: Path) -> None:
+    """Refuses a SOURCE that is no file but the name of a published model."""
+    from elmo_hf.conversion.published import PUBLISHED
+
+    is_name = str(source) in PUBLISHED and not source.exists()
+    check_usage(not is_name, f"{source} is a published model; give --model {source} in place of SOURCE.")
 
 
 @contextmanager
@@ -153,20 +166,41 @@ def _align_files(align: list[str]) -> dict[int, Path]:
     return files
 
 
-def models() -> None:
+def models(
+    name: Annotated[str | None, Argument(metavar="[NAME]", help="Show all that is known of this model.")] = None,
+    remove: Annotated[
+        str | None, Option(metavar="NAME", help="Remove the folder of this model, which its next use makes again.")
+    ] = None,
+) -> None:
     """List the published models.
 
-    `elmo-hf convert --model NAME` downloads one. The size is the number of LSTM cells and the width of the projection
-    in each direction. `-` means not known, `by hand` that you must fetch the files from the source and add `--from`.
-    Licences are those that the authors name.
+    Each name is a model for every command: its first use downloads, converts and checks it, and keeps a folder in the
+    Hub's cache. The size is the number of LSTM cells and the width of the projection in each direction; `here` is the
+    size of a folder that is kept. `-` means not known or not here, `by hand` that you must fetch the files from the
+    source. Licences are those that the authors name.
     """
-    from elmo_hf.conversion.published import PUBLISHED
+    check_usage(name is None or remove is None, "give NAME or --remove NAME.")
+    from elmo_hf.conversion.kept_models import KeptModels
 
-    rows = [("name", "language", "size", "licence", "trained on", "source")]
-    for name, published in PUBLISHED.items():
-        source = published.source if published.weights else f"{published.source} (by hand)"
-        rows.append((name, published.language, published.size or "-", published.licence, published.text, source))
-    say_table(rows)
+    kept = KeptModels()
+    if remove is not None:
+        kept.remove(remove)
+        say(f"Removed {kept.place / remove}.")
+    elif name is not None:
+        say_table(kept.facts(name))
+    else:
+        rows = [("name", "lang", "size", "licence", "here", "trained on")]
+        for model, published in kept.published.items():
+            text = shortened_text(published.text)
+            size = published.size or "-"
+            rows.append((model, published.language, size, published.licence, kept.what_is_here(model), text))
+        say_table(rows)
+        say("`elmo-hf models NAME` shows the source, the addresses and the folder of one.")
+
+
+def shortened_text(text: str) -> str:
+    """The beginning of a text, for a table that fits into 100 columns."""
+    return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 3]}..."
 
 
 def publish(

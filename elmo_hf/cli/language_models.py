@@ -85,7 +85,7 @@ def pretrain(
         Path | None,
         Option(help="JSON with fields of ElmoConfig, or options of bilm-tf; default: the original model."),
     ] = None,
-    model: Annotated[str | None, Option(help="Start from this model: a folder, a Hub name, or tiny.")] = None,
+    model: Annotated[str | None, Option(help="Start from this model: a folder, a Hub name, or a short name.")] = None,
     words: Annotated[
         Splitter | None,
         Option(help="How sentences are split into words; default: whitespace, or as MODEL's training text."),

@@ -58,9 +58,12 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def workplace(path: Path) -> Iterator[Path]:
-    """Yields a temporary folder beside `path`, for one process at a time; it is removed in the end."""
-    with only_writer(path) as partial, named_if_full(path):
+def workplace(path: Path, must_wait: bool = False) -> Iterator[Path]:
+    """Yields a temporary folder beside `path`, for one process at a time; it is removed in the end.
+
+    Arguments and errors are those of `only_writer`, and of `named_if_full`.
+    """
+    with only_writer(path, must_wait) as partial, named_if_full(path):
         partial.mkdir()
         yield partial
 

@@ -34,7 +34,7 @@ class Embedder:
         """Keeps the arguments; no model is loaded yet.
 
         Args:
-            model: a folder that every worker can read, a Hub name, or `"tiny"`.
+            model: a folder that every worker can read, a Hub name, or a short name, such as `"tiny"` or `"original"`.
             column: the name of the texts' column: strings, or lists of words.
             layers: what to keep, as in `elmo-hf embed --layers`.
             dtype: `"float32"`, `"float16"` or `"int8"`.

@@ -1,7 +1,4 @@
-"""Loads a model by folder, Hub name or `tiny` after checking its files, which must have all weights.
-
-`tiny` is the small English model in the package, for demonstrations, examples and tests; see its README.md.
-"""
+"""Loads a model by its name (`model_names.py`) after checking its files, which must have all weights."""
 
 import functools
 import re
@@ -15,15 +12,12 @@ from ..model.configuration_elmo import ElmoConfig
 from ..model.language_model_elmo import ElmoForPreTraining
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoTokenizer
+from .model_names import FOREIGN_SUFFIXES, TINY_FOLDER, model_folder
 from .saved_config import read_config
 from .saved_json import naming, read_json
 from .saved_tokenizer import read_tokenizer
 from .weight_files import check_weights, read_headers
 
-TINY = "tiny"
-TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
-# Suffixes of files that `elmo-hf convert` reads: of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of these.
-FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pt", ".pkl", ".pb", ".zip", ".gz", ".bz2")
 # Unlike in a path, each part of a Hub name begins with a letter, a digit or an underscore.
 MODEL_ON_HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 # The files, besides weights, that are downloaded from a repository. The code is not run here, but without it the Auto
@@ -38,16 +32,11 @@ class NoSoftmaxError(ValueError):
     """A model embeds and cannot score: it has no softmax, or no words for it."""
 
 
-def model_folder(name: str | Path) -> str | Path:
-    """The folder in this package for `"tiny"`; any other name unchanged."""
-    return TINY_FOLDER if str(name) == TINY and not Path(name).exists() else name
-
-
 def open_folder(source: str | Path, weights: bool = True, **hub: Any) -> Path:
     """The folder of a model, which is downloaded if need be.
 
     Args:
-        source: a folder, a Hub name, or `"tiny"`.
+        source: a folder, a Hub name, or a short name, such as `"tiny"` or `"original"`.
         weights: whether weights are downloaded too.
         **hub: `HUB_ARGUMENTS` of `snapshot_download`.
 
@@ -85,7 +74,10 @@ def check_kind(source: str | Path, folder: Path) -> None:
             "first and give the folder NEW."
         )
     if not folder.is_dir():
-        raise ValueError(f"there is no folder {source}, and a Hub name looks like org/name.")
+        raise ValueError(
+            f"there is no folder {source}, and no short name (`elmo-hf models` lists them); a Hub name looks like "
+            "org/name."
+        )
 
 
 # In `task_specific_params` of the config of a model that came from bilm-tf with its vocabulary: bilm-tf reads words
@@ -97,7 +89,7 @@ def load_complete(source: str | Path, model_class: type[ElmoPreTrainedModel] = E
     """Loads a biLM, or another class of model, in evaluation mode.
 
     Args:
-        source: a folder, a Hub name, or `"tiny"`.
+        source: a folder, a Hub name, or a short name, such as `"tiny"` or `"original"`.
         model_class: the class to load.
         **kwargs: of `from_pretrained`, such as `dtype`, or fields of the config.
 
@@ -122,9 +114,26 @@ def pop_arguments(arguments: dict[str, Any], names: Iterable[str]) -> dict[str, 
 
 
 def load_tokenizer(source: str | Path, **kwargs: Any) -> ElmoTokenizer:
-    """Loads the tokenizer of a folder, a Hub name or `"tiny"`, with the arguments of `from_pretrained`."""
+    """Loads the tokenizer of a folder, a Hub name or a short name, with the arguments of `from_pretrained`."""
     hub = pop_arguments(kwargs, HUB_ARGUMENTS)
     return read_tokenizer(open_folder(source, weights=False, **hub), **kwargs)
+
+
+def load(
+    source: str | Path, model_class: type[ElmoPreTrainedModel] = ElmoModel, **kwargs: Any
+) -> tuple[Any, ElmoTokenizer]:
+    """Loads a model in evaluation mode and its tokenizer: `model, tokenizer = elmo_hf.load("original")`.
+
+    Args:
+        source: a folder, a Hub name, or a short name, such as `"tiny"` or `"original"` (`model_names.py`).
+        model_class: the class to load, such as `ElmoForPreTraining`, the language models.
+        **kwargs: of the model's `from_pretrained`, such as `dtype` and `revision`, or fields of the config.
+
+    Raises:
+        ValueError: if there is no such model, or it cannot be loaded (`load_complete`).
+    """
+    hub = {name: kwargs[name] for name in HUB_ARGUMENTS if name in kwargs}
+    return load_complete(source, model_class, **kwargs), load_tokenizer(source, **hub)
 
 
 def load_shared(source: str | Path, device: str = "cpu") -> tuple[ElmoModel, ElmoTokenizer]:
@@ -153,7 +162,7 @@ def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTrai
     """Loads language models with their softmax, and the tokenizer with the words of the softmax.
 
     Args:
-        source: a folder, a Hub name, or `"tiny"`.
+        source: a folder, a Hub name, or a short name, such as `"tiny"` or `"original"`.
         **hub: `HUB_ARGUMENTS` of `snapshot_download`.
 
     Raises:
@@ -171,9 +180,9 @@ def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTrai
     if tokenizer is None or tokenizer.num_word_classes is None:
         missing = "words.txt for its softmax" if has_softmax else "softmax over words"
         raise NoSoftmaxError(
-            f"{source} has no {missing}, so it embeds text and cannot score it. Convert its source again with the "
-            "softmax and its vocabulary if they were published, or learn a softmax over a vocabulary on a text "
-            "(docs/pretraining.md)."
+            f"{source} has no {missing}, so it embeds text and cannot score it. The published models whose names end "
+            "in -lm have both. Or convert its source again with the softmax and its vocabulary if they were published, "
+            "or learn a softmax over a vocabulary on a text (docs/pretraining.md)."
         )
     return load_complete(source, ElmoForPreTraining, **hub), tokenizer
 
@@ -190,7 +199,7 @@ def load_for_pretraining(
     """Loads a model for further training, with its own softmax or with a new one over other words.
 
     Args:
-        source: a folder, a Hub name, or `"tiny"`.
+        source: a folder, a Hub name, or a short name, such as `"tiny"` or `"original"`.
         vocabulary: a file of words for a new softmax with random weights; None keeps the folder's softmax and words.
         word_splitter: how the corpus is split, and from now on the tokenizer splits raw text; None keeps the folder's,
             for the corpus that of `scoring_splitter`.

@@ -15,7 +15,8 @@ from typing import Any
 
 from huggingface_hub import HfApi, ModelCard
 
-from ..folder.loading import load_tokenizer, model_folder, open_folder
+from ..folder.loading import load_tokenizer, open_folder
+from ..folder.model_names import model_folder
 from ..folder.saved_config import read_config
 from ..folder.saved_json import naming
 from ..folder.weight_files import has_weights, read_headers, weights_problem
@@ -97,7 +98,7 @@ def look_at(source: str | Path) -> SavedModel:
     """Reads the description of a model.
 
     Args:
-        source: a folder, a Hub name, or `"tiny"`.
+        source: a folder, a Hub name, or a short name, such as `"tiny"` or `"original"`.
 
     Raises:
         ValueError: if `source` is not an ELMo model, if a file is damaged, or if the Hub cannot be reached.

@@ -13,7 +13,8 @@ from huggingface_hub import EvalResult
 from transformers import Trainer, TrainingArguments
 from transformers.modelcard import TrainingSummary
 
-from ..folder.loading import MODEL_ON_HUB, TINY
+from ..folder.loading import MODEL_ON_HUB
+from ..folder.model_names import TINY
 from ..heads import FEATURE_EXTRACTION
 from ..model.heads_elmo import ElmoTaskModel
 from ..text.escapes import printable

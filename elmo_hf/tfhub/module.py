@@ -1,11 +1,11 @@
 """TF-Hub's `google/elmo` modules under their old interface: two signatures, five named outputs.
 
     import tensorflow_hub as hub                         ->   from elmo_hf import tfhub as hub
-    hub.Module("https://tfhub.dev/google/elmo/3")        ->   hub.Module("elmo-original")
-    hub.load("https://tfhub.dev/google/elmo/3")          ->   hub.load("elmo-original")
+    hub.Module("https://tfhub.dev/google/elmo/3")        ->   hub.Module("original")
+    hub.load("https://tfhub.dev/google/elmo/3")          ->   hub.load("original")
 
-The argument is a folder, a Hub name or `tiny`: a module of TF-Hub that `elmo-hf convert` converted, or the published
-ELMo of the same size and training text (`elmo-hf convert --model original elmo-original`). Tensors are torch's.
+The argument is a folder, a Hub name or a short name: a module of TF-Hub that `elmo-hf convert` converted, or the
+published ELMo of the same size and training text, `original`. Tensors are torch's.
 
     default   a list of B sentences, split on blanks
     tokens    {"tokens": B lists of words, padded to one length, "sequence_len": the B true lengths}
@@ -64,7 +64,7 @@ class Module(nn.Module):
         """Loads a model.
 
         Args:
-            spec: a folder, a Hub name, or `"tiny"`.
+            spec: a folder, a Hub name, or a short name, such as `"tiny"` or `"original"`.
             trainable: whether the scalar mix trains.
             name: any name.
             tags: none, or `"serve"`; an ELMo module has one graph.
@@ -78,8 +78,8 @@ class Module(nn.Module):
         if "://" in str(spec):
             raise ValueError(
                 f"{spec} is an address of TF-Hub, from which nothing is downloaded. Convert the module's files, "
-                "`elmo-hf convert MODULE elmo-module`, or the published weights of the same model, `elmo-hf convert "
-                "--model original elmo-original`, and give that folder."
+                "`elmo-hf convert MODULE elmo-module`, and give that folder, or give `original`, the published weights "
+                "of the same model."
             )
         model = load_complete(spec, num_output_representations=1, representation_dropout=0.0).requires_grad_(False)
         model.mixes.requires_grad_(trainable)

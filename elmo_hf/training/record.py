@@ -81,7 +81,7 @@ class Start(NamedTuple):
     """The model that a run adapts.
 
     Attributes:
-        name: a folder, a Hub name, or `"tiny"`.
+        name: a folder, a Hub name, or a short name, such as `"tiny"` or `"original"`.
         has_new_softmax: whether the weights of the softmax are not the model's but random ones.
     """
 

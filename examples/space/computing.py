@@ -17,7 +17,8 @@ import numpy as np
 import torch
 
 from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel, ElmoTokenizer
-from elmo_hf.folder.loading import TINY, load_complete, load_tokenizer, open_folder
+from elmo_hf.folder.loading import load_complete, load_tokenizer, open_folder
+from elmo_hf.folder.model_names import TINY
 from elmo_hf.folder.saved_config import read_config
 from elmo_hf.model.tokenization_elmo import UNKNOWN_WORD
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 
 from elmo_hf import ElmoForPreTraining, ElmoTokenizer
-from elmo_hf.folder.loading import TINY_FOLDER, load_complete
+from elmo_hf.folder.loading import load_complete
+from elmo_hf.folder.model_names import TINY_FOLDER
 
 HERE = Path(__file__).parent
 LARGEST = 16 * 2**20

@@ -27,7 +27,7 @@ from elmo_hf import (
     tiny_tokenizer,
 )
 from elmo_hf.conversion.published import PUBLISHED
-from elmo_hf.folder.loading import TINY_FOLDER
+from elmo_hf.folder.model_names import TINY_FOLDER
 from elmo_hf.kernels.processor_kernels import ProcessorKernels
 from elmo_hf.share import model_info
 from elmo_hf.share.environment import describe_environment

@@ -50,6 +50,8 @@ USAGE = {
     "convert folder new --to allennlp --license mit": BACK,
     "convert folder new --from files": "--from needs --model NAME.",
     "convert folder new --to onnx": "'--to'",
+    "convert original new": "original is a published model; give --model original in place of SOURCE.",
+    "models small --remove small": "give NAME or --remove NAME.",
     "convert files new --align 1=": "--align takes LAYER=FILE",
     "convert files new --align 1=a --align 01=b": "once for each layer.",
     "embed tiny file.txt": "'--output' / '-o'",
@@ -89,7 +91,7 @@ WRONG = {
     "embed bert file.txt -o v.npz": "bert holds a model of `model_type` 'bert'; this is not an ELMo.",
     "embed bert file.txt -o there.npz": "there.npz exists already",
     "export files elmo.pt2": "files is not converted yet: it holds weights.hdf5. Run `elmo-hf convert files NEW`",
-    "info nowhere": "there is no folder nowhere, and a Hub name looks like org/name.",
+    "info nowhere": "there is no folder nowhere, and no short name (`elmo-hf models` lists them);",
     f"info {LONG}": "File name too long",
     "card tiny": "there is no folder tiny to write README.md in.",
     "export tiny elmo.pt": "'elmo.pt'",
@@ -223,10 +225,10 @@ def test_without_arguments_there_are_three_commands_and_where_the_models_are(
     Path("text.txt").write_text("Yes .\n")
     printed = output_of()
     lines = [shlex.split(line.split("   ")[0]) for line in printed.splitlines() if line.startswith("  elmo-hf ")]
-    assert [line[1] for line in lines] == ["embed", "score", "convert"]
+    assert [line[1] for line in lines] == ["embed", "score", "embed"]
     for line in lines[:2]:
         output_of(*line[1:])
-    assert {"--model", "small"} < {*lines[2]}
+    assert lines[2][2] == "small"
     assert "`elmo-hf models`" in printed
 
 

@@ -1,6 +1,7 @@
 """AllenNLP's `Elmo` and `ElmoEmbedder` under their old names give AllenNLP's numbers."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from torch import Tensor, nn
 
 from elmo_hf import ElmoModel
 from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids
+from elmo_hf.conversion.refusals import ConversionError
 from tests.helpers.checkpoints import shared
+from tests.helpers.file_server import HTML
 from tests.helpers.golden import BASE, CASES, SENTENCES, Golden, assert_all_close, assert_close
 
 IDS = batch_to_ids(SENTENCES)
@@ -169,6 +172,18 @@ def test_addresses_are_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monke
             vectors = elmo(batch_to_ids(golden.sentences["call1"]))["elmo_representations"][0]
             assert_close(vectors, golden.expected["mix"][0])
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_a_page_in_place_of_a_file_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "home"))
+    for name, path in zip(("options.json", "weights.hdf5"), BASE.files, strict=True):
+        shutil.copy(path, tmp_path / name)
+    (tmp_path / "weights.hdf5").write_bytes(HTML)
+    addresses = [f"file://{tmp_path}/{name}" for name in ("options.json", "weights.hdf5")]
+    with pytest.raises(ConversionError, match=re.escape(f"Nothing of {', '.join(addresses)} was kept.")):
+        Elmo(*addresses, 1)
+    shutil.copy(BASE.files[1], tmp_path / "weights.hdf5")
+    assert Elmo(*addresses, 1).get_output_dim() == 16
 
 
 @pytest.mark.parametrize("case", CASES)

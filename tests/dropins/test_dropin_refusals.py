@@ -45,7 +45,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
     "ids of 24 characters": (lambda: Elmo(*FILES, 1)(batch_to_ids([["a"]])[..., :24]), "50", ValueError),
     "blank keys": (lambda: embed_file("Yes", ""), "use_sentence_keys", ValueError),
     "equal keys": (lambda: embed_file("Yes", "Yes"), "use_sentence_keys", ValueError),
-    "an address": (lambda: tfhub.Module("https://tfhub.dev/google/elmo/3"), "--model original", ValueError),
+    "an address": (
+        lambda: tfhub.Module("https://tfhub.dev/google/elmo/3"),
+        "or give `original`, the published weights",
+        ValueError,
+    ),
     "a string": (lambda: tfhub.load("tiny")("Yes"), "'Yes'", ValueError),
     "no sentence": (lambda: tfhub.load("tiny")([]), "at least one text", ValueError),
     "no tokens": (lambda: embed_tokens([], []), "at least one text", ValueError),

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from elmo_hf.folder.loading import TINY_FOLDER
+from elmo_hf.folder.model_names import TINY_FOLDER
 from tests.helpers.archives import read_files, write_zip
 from tests.helpers.checkpoints import BASE, allennlp_to_folder
 from tests.helpers.language_models import words_file

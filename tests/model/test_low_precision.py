@@ -10,7 +10,8 @@ from transformers import TorchAoConfig
 
 from elmo_hf import ElmoForPreTraining, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
 from elmo_hf.disk.checksums import sha256_of_model
-from elmo_hf.folder.loading import TINY_FOLDER, load_complete
+from elmo_hf.folder.loading import load_complete
+from elmo_hf.folder.model_names import TINY_FOLDER
 from elmo_hf.kernels.path import scan_path
 from elmo_hf.kernels.processor_kernels import ProcessorKernels
 from elmo_hf.model.scan_elmo import using

@@ -1,0 +1,73 @@
+"""What the name of a model means: the one place that decides it.
+
+    a folder             with a model in it, or with files to convert first
+    tiny                 the small English model in the package; see its README.md
+    a published model    a name that `elmo-hf models` lists, such as `original`: its folder, which is made at first use
+    org/name             a repository of the Hub, if there is no such folder
+
+A folder in the working directory may have the name of a published model. If it holds a model, it is the folder that is
+meant, else the published model; a note says which, because the name could mean both.
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from ..text.notes import note
+
+TINY = "tiny"
+TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
+# Suffixes of files that `elmo-hf convert` reads: of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of these.
+FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pt", ".pkl", ".pb", ".zip", ".gz", ".bz2")
+
+
+class PublishedModels(Protocol):
+    """The published models by their names."""
+
+    def __contains__(self, name: str) -> bool:
+        """Whether a published model has the name."""
+
+    def folder_of(self, name: str) -> Path:
+        """The folder of the published model, which is downloaded and converted at first use."""
+
+
+class ModelNames:
+    """What this room cannot know, because the code that converts published models stands above it.
+
+    Attributes:
+        published: gives the published models. `elmo_hf/__init__.py` sets it.
+    """
+
+    published: ClassVar[Callable[[], PublishedModels]]
+
+
+def model_folder(name: str | Path) -> str | Path:
+    """The folder of `"tiny"` or of a published model, which is downloaded at first use; any other name unchanged.
+
+    Raises:
+        ConversionError: if a published model cannot be downloaded, or what was downloaded cannot be converted.
+    """
+    path = Path(name)
+    published = ModelNames.published()
+    if str(name) != TINY and str(name) not in published:
+        return name
+    if holds_model(path):
+        _say_what_is_meant(f"{name} is the folder of this name here, not the model that elmo-hf knows by it.")
+        return name
+    if path.exists():
+        _say_what_is_meant(f"{name} is the model that elmo-hf knows by this name; what has the name here is no model.")
+    return TINY_FOLDER if str(name) == TINY else published.folder_of(str(name))
+
+
+def holds_model(folder: Path) -> bool:
+    """Whether a folder has a model, or files that `elmo-hf convert` reads."""
+    if not folder.is_dir():
+        return False
+    suffixes = (*FOREIGN_SUFFIXES, ".safetensors")
+    return any(path.name == "config.json" or path.name.endswith(suffixes) for path in folder.iterdir())
+
+
+@functools.cache  # a command opens its model several times
+def _say_what_is_meant(message: str) -> None:
+    note(message)

@@ -1,0 +1,256 @@
+"""A published name is a model: downloaded, converted and checked at its first use, and kept."""
+
+import logging
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import elmo_hf
+from elmo_hf.conversion import kept_models
+from elmo_hf.conversion.kept_models import KeptModels
+from elmo_hf.conversion.publish import convert_published
+from elmo_hf.conversion.published import DownloadOptions, Published
+from elmo_hf.conversion.refusals import ConversionError
+from elmo_hf.dropins import manylangs, simple_elmo
+from elmo_hf.embedding.embedder import Embedder
+from elmo_hf.folder.loading import load_for_pretraining
+from elmo_hf.folder.model_names import TINY_FOLDER, ModelNames, model_folder
+from elmo_hf.sklearn import ElmoVectorizer
+from elmo_hf.tfhub import Module
+from tests.helpers.checkpoints import BASE, TINY_LM
+from tests.helpers.commands import assert_fails, output_of, run
+from tests.helpers.file_server import HTML, FileServer, serving
+
+SENTENCE = ["The", "ferry", "left", "."]
+TABLE = {
+    "base": Published(
+        "base/options.json",
+        "base/weights.hdf5",
+        language="en",
+        size="32/8",
+        licence="mit",
+        text="random weights",
+        source="https://example.org/base",
+    ),
+    "base-lm": Published(
+        "lm/options.json",
+        "lm/model.ckpt-1.index",
+        vocabulary="lm/vocab.txt",
+        language="en",
+        size="24/8",
+        licence="unknown",
+        text="random weights; with softmax",
+        source="https://example.org/lm",
+    ),
+    "by-hand": Published("", "", language="en", licence="unknown", text="?", source="https://example.org/hand"),
+}
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FileServer]:
+    """A server of a golden case and of a language model."""
+    monkeypatch.setenv("no_proxy", "*")
+    contents = {f"/elmo/base/{name}": (BASE / name).read_bytes() for name in ("options.json", "weights.hdf5")}
+    contents |= {f"/elmo/lm/{path.name}": path.read_bytes() for path in TINY_LM.iterdir()}
+    with serving(contents) as server:
+        yield server
+
+
+@pytest.fixture
+def kept(server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeptModels:
+    """Nothing is kept yet; the package knows the names of `TABLE`, and the working directory is empty."""
+    kept = KeptModels(TABLE, tmp_path / "cache" / "models", tmp_path / "cache", server.url)
+    monkeypatch.setattr(ModelNames, "published", staticmethod(lambda: kept))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return kept
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_first_use_makes_the_folder_that_convert_makes_and_later_uses_need_no_network(
+    kept: KeptModels, server: FileServer, tiny_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = kept.folder_of("base")
+    assert folder == kept.place / "base"
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("base (")]
+    assert len(lines) == 1
+    for fact in ("32/8", "licence mit", f"{server.url}base/weights.hdf5", str(folder)):
+        assert fact in lines[0]
+    assert server.asked == ["/elmo/base/options.json", "/elmo/base/weights.hdf5"]
+    server.stop()
+    assert kept.folder_of("base") == folder
+    assert capsys.readouterr().err == ""
+    files, expected = contents(folder), contents(tiny_folder)
+    for card in (files, expected):
+        del card["README.md"]
+    assert files == expected
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"largest.* \d\.\de-\d\d", card, re.DOTALL)  # the comparison with the witness
+    assert [path.name for path in (kept.downloads).iterdir()] == ["models"]
+    assert [path.name for path in kept.place.iterdir()] == ["base"]
+
+
+def test_whatever_takes_a_model_takes_a_published_name(kept: KeptModels, tiny_folder: Path, server: FileServer) -> None:
+    model, tokenizer = elmo_hf.load("base")
+    expected, _ = elmo_hf.load(tiny_folder)
+    server.stop()
+    inputs = tokenizer([SENTENCE], is_split_into_words=True, return_tensors="pt")
+    with torch.no_grad():
+        vectors = model(**inputs).last_hidden_state
+        assert torch.equal(vectors, expected(**inputs).last_hidden_state)
+    text = " ".join(SENTENCE)
+    extract = elmo_hf.pipeline("feature-extraction", "base")
+    assert torch.equal(torch.tensor(extract(text)), vectors)
+    assert Embedder("base")({"text": [text]})["vectors"][0].shape == (4, 16)
+    assert ElmoVectorizer("base").transform([text]).shape == (1, 16)
+    assert Module("base")([text]).shape == (1, 16)
+    assert manylangs.Embedder("base").sents2elmo([SENTENCE])[0].shape == (4, 16)
+    old = simple_elmo.ElmoModel()
+    old.load("base")
+    assert old.get_elmo_vectors([SENTENCE]).shape == (1, 4, 16)
+    Path("text.txt").write_text(f"{text}\n", encoding="utf-8")
+    for command in (
+        "embed base text.txt -o vectors.npz",
+        "embed base text.txt --dry-run",
+        "vectors base text.txt --nearest ferry --input-format text",
+        "info base",
+        "convert base back --to allennlp",
+    ):
+        output_of(*command.split())
+    assert Path("back", "weights.hdf5").is_file()
+
+
+def test_language_models_have_names_too(kept: KeptModels, server: FileServer) -> None:
+    Path("text.txt").write_bytes((TINY_LM / "text.txt").read_bytes())
+    assert "perplexity" in output_of("score", "base-lm", "text.txt")
+    server.stop()
+    output_of("fill", "base-lm", "the ___ .")
+    model, _ = load_for_pretraining("base-lm", None)
+    assert model.config.cell_size == 24
+
+
+def answer_with(what: str, server: FileServer) -> None:
+    """Makes the server send something else than the checkpoint."""
+    other = {name.replace("/lm/", "/base/"): content for name, content in server.contents.items() if "/lm/" in name}
+    match what:
+        case "a page":
+            server.contents = dict.fromkeys(server.contents, HTML)
+        case "a page for the weights":
+            server.contents["/elmo/base/weights.hdf5"] = HTML
+        case "another model":
+            server.contents = server.contents | other
+        case "no weights":
+            del server.contents["/elmo/base/weights.hdf5"]
+        case fault:
+            server.fault = fault
+
+
+WRONG = ("a page", "a page for the weights", "another model", "no weights", "cut", "chunk cut", "no content", "gzip")
+
+
+@pytest.mark.parametrize("what", [*WRONG, "no length"])
+def test_what_is_not_the_checkpoint_is_named_and_leaves_nothing_and_later_the_same_call_works(
+    what: str, kept: KeptModels, server: FileServer
+) -> None:
+    right = server.contents
+    server.contents = dict(right)
+    answer_with(what, server)
+    with pytest.raises(ConversionError, match=re.escape(f"{server.url}base/")) as refusal:
+        kept.folder_of("base")
+    assert "do the same again when this machine has a network" in str(refusal.value)
+    assert str(kept.place / ".base") not in str(refusal.value)  # a folder that is gone
+    assert list(kept.place.iterdir()) == []
+    server.contents, server.fault = right, ""
+    assert kept.folder_of("base").is_dir()
+
+
+def test_another_model_of_the_same_kind_is_refused_by_its_sizes(kept: KeptModels) -> None:
+    larger = replace(kept, published={"base": replace(TABLE["base"], size="64/8")})
+    with pytest.raises(ConversionError, match=r"the published model, 64/8 in each direction, but has 32/8"):
+        larger.folder_of("base")
+
+
+def test_without_a_network_one_line_says_what_to_do(kept: KeptModels, server: FileServer) -> None:
+    server.stop()
+    Path("text.txt").write_text("Yes .\n", encoding="utf-8")
+    result = run("embed", "base", "text.txt", "-o", "vectors.npz")
+    advice = "`elmo-hf convert --model base FOLDER --from FILES` makes a folder"
+    assert_fails(result, 1, advice)
+    assert not Path("vectors.npz").exists()
+    assert_fails(run("info", "by-hand"), 1, "no known address, so it cannot be downloaded. If you have its files")
+
+
+def test_of_two_first_uses_at_once_one_downloads_and_both_have_the_folder(kept: KeptModels, server: FileServer) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        folders = [*threads.map(kept.folder_of, ["base", "base"])]
+    assert folders == [kept.place / "base"] * 2
+    assert len(server.asked) == 2
+    assert [path.name for path in kept.place.iterdir()] == ["base"]
+
+
+def test_files_that_were_downloaded_before_are_used(kept: KeptModels, server: FileServer) -> None:
+    options = DownloadOptions(server.url, kept.downloads / "base", TABLE)
+    convert_published("base", Path("converted"), download_options=options)
+    server.stop()
+    assert contents(kept.folder_of("base")).keys() == contents(Path("converted")).keys()
+
+
+def test_a_download_that_turns_out_to_be_another_model_is_removed(kept: KeptModels, server: FileServer) -> None:
+    """As if an earlier version had kept it, which compared no sizes."""
+    unsized = {"base": replace(TABLE["base"], size="")}
+    options = DownloadOptions(server.url, kept.downloads / "base", unsized)
+    convert_published("base", Path("converted"), download_options=options)
+    larger = replace(options, published={"base": replace(TABLE["base"], size="64/8")})
+    with pytest.raises(
+        ConversionError, match=re.escape(f"What {server.url}base/options.json, {server.url}base/weights")
+    ):
+        convert_published("base", Path("another"), download_options=larger)
+    assert not (kept.downloads / "base").exists()
+    own = replace(larger, origin=str(BASE))
+    with pytest.raises(ConversionError, match="has 32/8, so it is another model"):
+        convert_published("base", Path("another"), download_options=own)
+    assert (BASE / "weights.hdf5").is_file()
+
+
+def test_a_folder_here_is_meant_only_if_it_holds_a_model(kept: KeptModels, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    Path("base").mkdir()
+    Path("base", "notes.txt").write_text("of mine\n", encoding="utf-8")
+    for _ in range(2):
+        assert model_folder("base") == kept.place / "base"
+    assert [record.getMessage() for record in caplog.records] == [
+        "Note: base is the model that elmo-hf knows by this name; what has the name here is no model."
+    ]
+    caplog.clear()
+    Path("base", "weights.hdf5").write_bytes(b"")
+    assert model_folder("base") == "base"
+    assert [record.getMessage() for record in caplog.records] == [
+        "Note: base is the folder of this name here, not the model that elmo-hf knows by it."
+    ]
+    assert model_folder("tiny") == TINY_FOLDER
+    assert model_folder("other") == "other"
+
+
+def test_the_list_shows_what_is_here_and_removes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_models, "CACHE", tmp_path)
+    folder = tmp_path / "models" / "small"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").write_bytes(bytes(2_600_000))
+    lines = output_of("models").splitlines()
+    assert max(map(len, lines)) <= 100
+    here = {line.split()[0]: line for line in lines}
+    assert "3 MB" in here["small"]
+    assert "MB" not in here["medium"]
+    assert str(folder) in output_of("models", "small")
+    output_of("models", "--remove", "small")
+    assert list((tmp_path / "models").iterdir()) == []
+    assert_fails(run("models", "--remove", "small"), 1, f"kept in {tmp_path / 'models'}, so there is nothing to remove")
+    assert_fails(run("models", "large"), 1, "there is no published model 'large'; the names are small, ")
