@@ -29,6 +29,8 @@ NOT_SEEN = (
     ("curve.png", "*"),
     ("run.json", "*"),  # each checkpoint has a copy
     ("runs*", "*"),
+    ("_index/SHA256SUMS", "remove"),  # as in folders of an earlier version
+    ("_index/SHA256SUMS", "rename"),
     ("checkpoint-*", "remove"),  # as a whole
     ("checkpoint-*", "rename"),
     ("checkpoint-?", "duplicate"),  # the copy is complete, too
