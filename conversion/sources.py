@@ -2,7 +2,7 @@
 
 Archives (`.zip`, `.tar.gz`, `.tar.bz2`) are unpacked into a folder in the unfinished output, which is removed
 afterwards, up to a limit that depends on the size of the archive. An archive that holds links, devices, or names such
-as `../x` is refused.
+as `../x` is refused; so are two files of one name, of which programs unpack the one or the other.
 """
 
 import bz2
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path, PureWindowsPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from .refusals import ConversionError, check_unpacked, naming_file, shortened
@@ -145,11 +145,13 @@ def _unpack(path: Path, folder: Path) -> None:
 
 
 def _unpack_zip(path: Path, folder: Path) -> None:
+    names: set[str] = set()
     with open_zip(path) as archive:
         for number, member in enumerate(archive.infolist()):
             is_plain = stat.S_IFMT(member.external_attr >> 16) in (0, stat.S_IFREG)
             _check_member(path, number, member.filename, is_plain or member.is_dir())
             if not member.is_dir():
+                _add_name(path, member.filename, names)
                 archive.extract(member, folder)
 
 
@@ -159,12 +161,28 @@ def _unpack_tar(path: Path, opener: Callable[..., Any], folder: Path) -> None:
             check_unpacked(packed.tell(), path)
             unpacked.write(block)
         unpacked.seek(0)
+        names: set[str] = set()
         with tarfile.open(fileobj=unpacked) as entries:
             for number, entry in enumerate(entries):
                 is_plain = entry.isreg() and not entry.issparse()
                 _check_member(path, number, entry.name, is_plain or entry.isdir())
                 if is_plain:
+                    _add_name(path, entry.name, names)
                     entries.extract(entry, folder, filter="data")
+
+
+def _add_name(archive: Path, name: str, names: set[str]) -> None:
+    """Adds the name of a file to those before it in an archive, none of which it may repeat.
+
+    Names that differ in case alone are one file on the disks of Windows and macOS.
+    """
+    key = PurePosixPath(name).as_posix().casefold()
+    if key in names:
+        raise ConversionError(
+            f"{archive} must have each file once, but `{shortened(name)}` repeats the name of another one, at least "
+            "where upper and lower case are the same; unpack it yourself, and convert the folder of the model."
+        )
+    names.add(key)
 
 
 def _check_member(archive: Path, number: int, name: str, is_plain: bool) -> None:

@@ -130,7 +130,8 @@ def push(
 ) -> None:
     """Share the model in FOLDER on the Hub, in one commit.
 
-    Weights, config, tokenizer, code, card, pictures and scores are sent; other files in FOLDER are listed and not sent.
+    Weights, config, tokenizer, code, card, its pictures and scores are sent; other files in FOLDER are listed and not
+    sent.
     You need a token with write access: run `hf auth login` once, or set HF_TOKEN. If FOLDER lacks a file that loading
     it elsewhere needs, nothing is sent. The card is sent with the repository's name. If an upload breaks off, give the
     same command again.

@@ -33,17 +33,31 @@ SCALE = re.compile(r"scalar_mixes\.\d+\.scale")
 Tensor = tuple[tuple[int, ...], str]
 
 
+def has_index(folder: Path) -> bool:
+    """Whether an index names the files with the weights of a folder; a single file takes its place."""
+    return not (folder / SAFE_WEIGHTS_NAME).is_file() and (folder / SAFE_WEIGHTS_INDEX_NAME).is_file()
+
+
+def weight_names(folder: Path) -> set[str]:
+    """The names of the files with the weights of a folder, which need not be there.
+
+    Raises:
+        ValueError: if the index that names them is damaged.
+    """
+    if not has_index(folder):
+        return {SAFE_WEIGHTS_NAME}
+    with naming(f"{folder / SAFE_WEIGHTS_INDEX_NAME} is damaged"):
+        index = read_json(folder / SAFE_WEIGHTS_INDEX_NAME)
+        return set(index["weight_map"].values()) if isinstance(index["metadata"], dict) else set()
+
+
 def read_headers(folder: Path) -> dict[str, Tensor]:
     """Shape and type of each weight of a folder, by its name.
 
     Raises:
         ValueError: if a file is damaged or missing, or would be read instead of the weights; the message names it.
     """
-    names = {SAFE_WEIGHTS_NAME}  # of the files to read
-    if not (folder / SAFE_WEIGHTS_NAME).is_file() and (folder / SAFE_WEIGHTS_INDEX_NAME).is_file():
-        with naming(f"{folder / SAFE_WEIGHTS_INDEX_NAME} is damaged"):
-            index = read_json(folder / SAFE_WEIGHTS_INDEX_NAME)
-            names = set(index["weight_map"].values()) if isinstance(index["metadata"], dict) else set()
+    names = weight_names(folder)
     there = {path.name for path in folder.iterdir()}
     wrong = [name for name in sorted(there) if REPLACING.fullmatch(name)] + sorted(map(repr, names - there))
     if wrong or not names:

@@ -1,21 +1,26 @@
 """Pushes a folder to the Hub in one commit, or not at all.
 
 The folder is checked before anything is sent: without code or tokenizer a repository opens only where this package is
-installed, and missing weights would be random numbers. Other files in the folder are sent only on request.
+installed, and missing weights would be random numbers. Only files that the folder itself names are sent: weights that
+its index lists, pictures that its card shows, and files of fixed names. Others are sent only on request, because a
+pattern such as `*.png` would also send what lies in the folder by chance.
 `huggingface_hub` sends large files first, by their SHA-256, repeats failed requests, and does not send files again that
 the Hub has.
 """
 
+import re
 from collections.abc import Iterable, Sequence
-from fnmatch import fnmatch
 from pathlib import Path
+from urllib.parse import unquote
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi, constants
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
 from ..disk.checksums import SUMS, recorded_sums, sha256_of_file, sum_lines
 from ..folder.listed_files import MODEL_FILES, WEIGHTS, is_of_model
 from ..folder.loading import load_complete
 from ..folder.saved_json import naming
+from ..folder.weight_files import has_index, weight_names
 from ..model.configuration_elmo import CODE_FILES
 from .model_card import loading_line
 from .model_info import look_at, new_card
@@ -23,8 +28,14 @@ from .saved_card import CARD, is_draft, named_card
 
 # The files that a folder needs besides its weights.
 NEEDED = ("config.json", "tokenizer_config.json", CARD, *CODE_FILES)
-# The files that are sent: also weights, further files of the tokenizer, pictures, and the scores of a run.
-SENT = (*NEEDED, *MODEL_FILES, SUMS, "*.jinja", "*.png", "*.jpg", "*.jpeg", "*.svg", "*results.json", "log.json")
+# Further files that are sent: those that decide the model's numbers, and the scores of a run.
+SENT = {
+    *(name for name in MODEL_FILES if name not in (WEIGHTS, SAFE_WEIGHTS_INDEX_NAME)),
+    *(SUMS, "chat_template.jinja", "log.json", "curve.png"),
+    *(f"{split}_results.json" for split in ("all", "train", "eval", "test", "predict")),
+}
+# The name of a picture in a card, without its folder.
+PICTURE = re.compile(r"[^\s()\[\]\"'<>/]+\.(?:png|jpe?g|svg)")
 ADVICE = (
     "The Hub has the whole commit or nothing of it. Run the same command again, as a user with write access (`hf auth "
     "login`); large files that arrived are not sent twice. The reason"
@@ -53,7 +64,7 @@ def push_folder(
             the name is illegal; nothing is sent then.
             Also if the Hub refuses the token or is out of reach, or if an upload breaks off.
     """
-    needed = {*NEEDED, *(path.name for path in folder.glob("*.safetensors"))}
+    needed = {*NEEDED, *weight_names(folder)}
     missing = [name for name in sorted(needed) if not is_plain_file(folder / name)]
     if missing:
         raise ValueError(
@@ -103,15 +114,21 @@ def chosen_files(folder: Path, include: Sequence[str]) -> tuple[list[str], list[
     if unmatched:
         raise ValueError(f"no file of {folder} fits {', '.join(unmatched)}; a link is not sent.")
     present = sorted(folder.iterdir())
-    sent = [path for path in present if is_plain_file(path) and _is_sent(path.name)]
+    named = _named_files(folder)
+    sent = [path for path in present if is_plain_file(path) and path.name in named]
     names = sorted(path.relative_to(folder).as_posix() for path in included.union(sent))
     first_parts = {name.partition("/")[0] for name in names}  # of a file in a folder within, the name of this folder
     return names, [path.name for path in present if path.name not in first_parts]
 
 
-def _is_sent(name: str) -> bool:
-    """Whether a file of this name is sent without being asked for."""
-    return any(fnmatch(name, pattern) for pattern in SENT)
+def _named_files(folder: Path) -> set[str]:
+    """The names of the files that are sent without being asked for, if they are there."""
+    names = {*NEEDED, *SENT, *weight_names(folder)}
+    if has_index(folder):
+        names.add(SAFE_WEIGHTS_INDEX_NAME)
+    card = (folder / CARD).read_text(encoding="utf-8")
+    names |= {unquote(picture) for picture in PICTURE.findall(card)}
+    return names
 
 
 def is_plain_file(path: Path) -> bool:

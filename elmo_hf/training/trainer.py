@@ -28,7 +28,6 @@ import logging
 import math
 import shutil
 import zipfile
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -62,9 +61,16 @@ from .checkpoints import (
     refuse_damaged_best,
     remove_old_checkpoints,
 )
+from .window_losses import LOSS, WindowLosses
 
 logger = logging.getLogger(__name__)
 LOSSES = ("forward_loss", "backward_loss", "sampled_forward_loss", "sampled_backward_loss")
+# The held-out perplexities, in the order in which they are logged.
+PERPLEXITIES = tuple(
+    f"eval_{state}{name}perplexity" for state in ("", "carried_") for name in ("forward_", "backward_", "")
+)
+# The keys of an entry of the log in their order, which the state of a checkpoint does not keep.
+LOG_KEYS = (LOSS, "grad_norm", "learning_rate", *LOSSES, *PERPLEXITIES, "eval_loss", "epoch", "step")
 
 
 @dataclass
@@ -186,8 +192,7 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         self._most_checkpoints = args.save_total_limit
         self.bilm_state: BiLMState | None = None
         self._loss_scale = args.unroll_steps if args.scale_loss_by_steps else 1
-        # The losses of the windows since the last log, by direction.
-        self._losses: dict[str, list[Tensor]] = defaultdict(list)
+        self._losses = WindowLosses()
         self.add_callback(self)
 
     def get_train_dataloader(self) -> DataLoader:
@@ -224,9 +229,8 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         """The loss of one window, from the state after the previous window."""
         outputs = model(**inputs, state=self.bilm_state)
         self.bilm_state = outputs.state
-        for name in LOSSES:
-            if outputs.get(name) is not None:
-                self._losses[name].append(outputs[name].detach())
+        names = [name for name in (LOSS, *LOSSES) if outputs.get(name) is not None]
+        self._losses.add({name: outputs[name] for name in names})
         return outputs["loss"] * self._loss_scale
 
     def training_step(self, *args: Any, **kwargs: Any) -> Tensor:
@@ -239,12 +243,21 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         return super().training_step(*args, **kwargs) / self._loss_scale
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
-        """Adds to a log the means of the directions' losses since the last log."""
-        if "loss" in logs:
-            for name, losses in self._losses.items():
-                logs[name] = round(self.accelerator.reduce(torch.stack(losses).mean(), reduction="mean").item(), 4)
-            self._losses.clear()
+        """Replaces the Trainer's mean losses, which forget what was before a checkpoint; adds those of directions."""
+        if LOSS in logs:
+            means = self._losses.take_means()
+            logs[LOSS] = self._mean_of_processes(means.pop(LOSS))
+            for name, mean in means.items():
+                logs[name] = round(self._mean_of_processes(mean), 4)
+        if "train_loss" in logs:
+            del logs["train_loss"]
+            mean_of_all = self._losses.mean_of_all()
+            if mean_of_all is not None:
+                logs["train_loss"] = self._mean_of_processes(mean_of_all.float().to(self.args.device))
         super().log(logs, *args, **kwargs)
+
+    def _mean_of_processes(self, number: Tensor) -> float:
+        return self.accelerator.reduce(number, reduction="mean").item()
 
     def evaluate(
         self, eval_dataset: Corpus | None = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
@@ -274,6 +287,9 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
             if newest is None:
                 raise ValueError(f"{self.args.output_dir} has no complete checkpoint to resume from.")
             resume_from_checkpoint = str(newest)
+        self._losses = WindowLosses()
+        if resume_from_checkpoint:
+            self._load_losses(resume_from_checkpoint)
         # The Trainer would remove checkpoints by the times of folders, and folders whose names only begin alike.
         self._most_checkpoints = self.args.save_total_limit
         self.args.save_total_limit = None
@@ -329,11 +345,12 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         return of_weights[-1] if of_weights else {}
 
     def _save_rng_state(self, output_dir: str) -> None:
-        """Saves this process's LSTM state with its random generators."""
+        """Saves this process's LSTM state and losses with its random generators."""
         super()._save_rng_state(output_dir)
         assert self.bilm_state is not None
         state = {name: tensor.contiguous() for name, tensor in self.bilm_state._asdict().items()}
         save_file(state, self._state_file(output_dir))
+        self._losses.save(self._losses_file(output_dir))
         self.accelerator.wait_for_everyone()  # all files are there when the list of them is written
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
@@ -358,8 +375,17 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
                 state = load_file(self._state_file(checkpoint))
                 self.bilm_state = BiLMState(**{name: tensor.to(self.args.device) for name, tensor in state.items()})
 
+    def _load_losses(self, checkpoint: str) -> None:
+        """Takes the losses of this process from a checkpoint; those of earlier versions have none."""
+        path = self._losses_file(checkpoint)
+        if path.exists():
+            self._losses = WindowLosses.load(path, self.args.device)
+
     def _state_file(self, folder: str) -> Path:
         return Path(folder, f"bilm_state_{self.args.process_index}.safetensors")
+
+    def _losses_file(self, folder: str) -> Path:
+        return Path(folder, f"losses_{self.args.process_index}.json")
 
     def on_train_begin(
         self, args: PretrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -373,6 +399,7 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
                 group["fused"] = optimizer.defaults["fused"]
         # In a checkpoint are the steps between logs and checkpoints that its run was started with.
         state.compute_steps(args, state.max_steps)
+        state.log_history = [_in_order(entry) for entry in state.log_history]
         self._find_best_again()
         # Dropout and sampling differ between processes, as between bilm-tf's towers.
         torch.manual_seed(args.seed + args.process_index)
@@ -389,3 +416,9 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
             if best is None:
                 others = "no other checkpoint has a score"
             logger.warning("%s, the best checkpoint, is not there; %s.", checkpoint_folder(output, before), others)
+
+
+def _in_order(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry of the log with its keys as they were logged; others come first."""
+    others = [key for key in entry if key not in LOG_KEYS]
+    return {key: entry[key] for key in (*others, *LOG_KEYS) if key in entry}

@@ -170,6 +170,10 @@ FOLDER = tarfile.TarInfo("folder")
 FOLDER.type = tarfile.DIRTYPE
 ARCHIVES |= {
     "link of a zip": (packed({LINK: b"/etc/passwd"}, {}, write_zip), "options.json"),
+    "zip with a name in another case": (packed({"OPTIONS.json": b"{}"}, NLPL, write_zip), "OPTIONS.json` repeats"),
+    "zip with a name twice": (packed({"./options.json": b"{}"}, NLPL, write_zip), "options.json` repeats"),
+    "tar with a name in another case": (packed({"Weights.TH": b""}), "Weights.TH` repeats"),
+    "tar with a name twice": (packed({"./weights.th": b""}), "weights.th` repeats"),
     "file and folder": (packed({"a": b"", "a/b": b""}, {}, write_zip), "model.zip"),
     "tar of folders": (
         files({"x.tgz": gzip.compress(FOLDER.tobuf() * 10_001)}, given="x.tgz"),

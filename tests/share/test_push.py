@@ -12,6 +12,7 @@ import pytest
 from huggingface_hub import HfApi, ModelCard
 from transformers import Trainer
 
+from elmo_hf import ElmoModel
 from elmo_hf.folder.listed_files import compare_with_list
 from elmo_hf.share.training_card import ElmoTrainer
 from tests.helpers.checkpoints import run_online
@@ -49,17 +50,34 @@ def test_a_folder_becomes_one_commit_under_the_name_of_the_repository(online: Lo
 
 def test_what_is_no_part_of_a_model_stays_at_home_unless_it_is_asked_for(online: LoopbackHub, copied: Path) -> None:
     complete = {path.name for path in copied.iterdir()}
-    for name in ("checkpoint-3/optimizer.pt", ".env", "run.bin", "mine.py", "LICENSE", "docs/a.md", "docs/b.txt"):
+    others = (".env", "mine.py", "notes.png", "run.bin", "secret.safetensors", "secret_results.json", "vocab.tsv")
+    for name in ("checkpoint-3/optimizer.pt", *others, "LICENSE", "docs/a.md", "docs/b.txt"):
         (copied / name).parent.mkdir(exist_ok=True)
         (copied / name).write_text(name, encoding="utf-8")
-    for name in ("curve.png", "eval_results.json"):
+    for name in ("curve.png", "eval_results.json", "my map.svg"):
         (copied / name).write_text("{}", encoding="utf-8")
+    with (copied / "README.md").open("a", encoding="utf-8") as card:
+        card.write("\n![A map](my%20map.svg) ![A link](linked.png)\n")
     (copied / "linked.png").symlink_to(copied / ".env")
     output = output_of("push", copied, "org/elmo", "--include", "LICENSE", "--include", "docs/*.md")
-    sent = complete | {"curve.png", "eval_results.json", "LICENSE", "docs/a.md", ".gitattributes"}
+    sent = complete | {"curve.png", "eval_results.json", "my map.svg", "LICENSE", "docs/a.md", ".gitattributes"}
     assert online.files("org/elmo").keys() == sent
-    left_out = ".env, checkpoint-3, linked.png, mine.py, run.bin"
+    left_out = ", ".join(sorted({*others, "checkpoint-3", "linked.png"}))
     assert f"Left out, unless --include names it: {left_out}." in output.splitlines()
+
+
+def test_weights_beside_those_of_the_model_are_not_sent(online: LoopbackHub, copied: Path, tmp_path: Path) -> None:
+    model = ElmoModel.from_pretrained(copied)
+    (copied / "model.safetensors").rename(copied / "old.safetensors")
+    model.save_pretrained(copied, max_shard_size="2KB")
+    output_of("push", copied, "org/shards")
+    index = json.loads((copied / "model.safetensors.index.json").read_text(encoding="utf-8"))
+    shards = {*index["weight_map"].values()}
+    assert len(shards) > 1
+    assert {name for name in online.files("org/shards") if name.endswith(".safetensors")} == shards
+    (copied / "old.safetensors").rename(copied / "model.safetensors")  # which is read in place of the shards
+    output_of("push", copied, "org/file")
+    assert {name for name in online.files("org/file") if "safetensors" in name} == {"model.safetensors"}
 
 
 def test_a_repository_is_private_by_request_or_by_default(online: LoopbackHub, tiny_folder: Path) -> None:

@@ -116,6 +116,47 @@ def test_the_best_checkpoint_is_kept_over_stops_and_moves_of_the_folder(
     assert weights == {path.name: path.read_bytes() for path in Path("moved/out").glob("model*.safetensors")}
 
 
+def logged(folder: Path) -> list[str]:
+    """The entries of a run's log as text, so that the order of their keys counts, without how long things took."""
+    entries = json.loads((folder / "out" / "log.json").read_text())
+    return [
+        json.dumps({key: value for key, value in entry.items() if "runtime" not in key and "per_second" not in key})
+        for entry in entries
+    ]
+
+
+@pytest.mark.parametrize("cut", [(10, "on_step_begin"), (14, "on_train_end")], ids=str)
+def test_a_resumed_run_has_the_log_and_the_card_of_an_undisturbed_one(
+    cut: tuple[int, str], undisturbed: Callable[..., Path], tmp_path: Path
+) -> None:
+    # The checkpoints after steps 8 and 14 have losses that only the next log averages.
+    interrupt(tmp_path, *cut, logging_steps=3)
+    run(tmp_path, logging_steps=3)
+    whole = undisturbed(logging_steps=3)
+    assert logged(tmp_path) == logged(whole)
+    assert (tmp_path / "out" / "README.md").read_bytes() == (whole / "out" / "README.md").read_bytes()
+
+
+def losses_of(log: list[dict[str, Any]]) -> dict[int, float]:
+    """The losses in a log, by their steps."""
+    return {entry["step"]: entry["loss"] for entry in log if "loss" in entry}
+
+
+@pytest.mark.parametrize("has_losses", [True, False])
+def test_the_mean_loss_at_the_end_is_that_of_all_windows_that_are_known(
+    has_losses: bool, stopped: Path, undisturbed: Callable[..., Path]
+) -> None:
+    checkpoint = stopped / "out" / "checkpoint-8"
+    if not has_losses:  # as in checkpoints of earlier versions
+        (checkpoint / "losses_0.json").unlink()
+        write_sums(checkpoint)
+    log = run(stopped, logging_steps=3).state.log_history
+    losses = losses_of(json.loads((undisturbed() / "out" / "log.json").read_text()))
+    known = [loss for step, loss in losses.items() if has_losses or step > 8]
+    assert log[-1]["train_loss"] == pytest.approx(sum(known) / len(known), rel=1e-6)
+    assert losses_of(log)[12] == pytest.approx((losses[10] + losses[11] + losses[12]) / 3, rel=1e-6)
+
+
 def flip_one_bit(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-1] ^= 1

@@ -1,0 +1,336 @@
+"""Makes the cases and judges them; `python -m tests.changed` and `test_changed.py` run them."""
+
+import json
+import random
+import re
+import shutil
+from collections.abc import Callable
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.faults.runs import Outcome, at_change, die
+from tests.helpers.archives import read_files
+
+from .changes import FILE_CHANGES, YEAR, Target, copy, delete
+from .shelf import PROTOCOL
+from .surroundings import Surroundings, interrupt
+from .things import THINGS, Thing, copy_inputs, inputs_of, make_inputs
+
+EQUAL, REFUSED, NAMED, UNSEEN, DEFECT = "equal", "refused", "named by check", "not seen by check", "DEFECT"
+FINISHED = 0  # the moment of a command that was not interrupted
+# How many of the cases of a thing with a list are cases of `check`, and of the others, how many change a file.
+SHARE_OF_CHECKS, SHARE_OF_FILES, SHARE_OF_INPUTS, SHARE_OF_GENTLE_STOPS = 0.25, 0.75, 0.35, 0.3
+# What `elmo-hf check` cannot see: patterns of names in a thing and of names of changes.
+NOT_SEEN = (
+    ("*", "date"),  # the content is the same
+    ("README.md", "*"),  # a card may be edited
+    ("log.json", "*"),  # this and the next ones decide no number of the model
+    ("curve.png", "*"),
+    ("run.json", "*"),  # each checkpoint has a copy
+    ("runs*", "*"),
+    ("_index/SHA256SUMS", "remove"),  # as in folders of an earlier version
+    ("_index/SHA256SUMS", "rename"),
+    ("checkpoint-*", "remove"),  # as a whole
+    ("checkpoint-*", "rename"),
+    ("checkpoint-?", "duplicate"),  # the copy is complete, too
+    ("*", "duplicate to a user's name"),
+)
+# Keys of a log that hold times.
+TIMES = ("runtime", "per_second")
+
+
+class Judgement(NamedTuple):
+    """How a case ended: one of the five kinds above, the change, and what the command said."""
+
+    kind: str
+    thing: str
+    change: str
+    detail: str
+
+
+class Change(NamedTuple):
+    """What was changed before the command was given again.
+
+    Attributes:
+        name: what was done, and to what.
+        surroundings: in which the command is given.
+        touched: the files and folders that were changed.
+        words: of which a refusal has one.
+        is_of_input: whether the command's own input is another.
+    """
+
+    name: str
+    surroundings: Surroundings
+    touched: list[Path]
+    words: list[str]
+    is_of_input: bool
+
+
+class Workshop:
+    """Makes the inputs, the interrupted work and the undisturbed results of things, each once.
+
+    Attributes:
+        root: the folder in which all this is, and the cases too.
+    """
+
+    def __init__(self, root: Path) -> None:
+        """Makes the inputs and those of the twin."""
+        self.root = root
+        self._changes: dict[str, int] = {}
+        for name in ("first", "twin"):
+            make_inputs(root / "inputs" / name, is_twin=name == "twin")
+
+    def new_folder(self, name: str, thing: Thing, inputs: Path) -> Path:
+        """A folder with the inputs of a thing."""
+        folder = self.root / name
+        copy_inputs(inputs, thing.command.split(), folder)
+        (folder / "work").mkdir()
+        return folder
+
+    def undisturbed(self, name: str) -> Path:
+        """The folder of the undisturbed command of a thing."""
+        folder = self.root / f"{name}, undisturbed"
+        if not folder.exists():
+            self.new_folder(folder.name, THINGS[name], self.root / "inputs" / "first")
+            counts = self.root / "counts"
+            with counts.open("wb", buffering=0) as file:
+                outcome = Surroundings.of(THINGS[name]).run(folder, at_change(lambda: file.write(b".")))
+            assert outcome.code == 0, outcome.output[-3000:]
+            self._changes[name] = counts.stat().st_size
+        return folder
+
+    def num_changes(self, name: str) -> int:
+        """How many changes of files the undisturbed command makes."""
+        self.undisturbed(name)
+        return self._changes[name]
+
+    def stopped(self, name: str, moment: int, stop: Callable[[], None], inputs: str = "first") -> Path:
+        """The folder of a command that stopped at a moment; at `FINISHED` it ended."""
+        if (moment, inputs) == (FINISHED, "first"):
+            return self.undisturbed(name)
+        folder = self.root / f"{name}, {inputs}, {moment}, {stop.__name__}"
+        if not folder.exists():
+            self.new_folder(folder.name, THINGS[name], self.root / "inputs" / inputs)
+            arrange = (lambda: None) if moment == FINISHED else at_change(stop, moment)
+            Surroundings.of(THINGS[name]).run(folder, arrange)
+        return folder
+
+
+def run_case(workshop: Workshop, seed: str, number: int, names: list[str]) -> Judgement:
+    """Runs the case of a number, which changes one of the things of these names."""
+    generator = random.Random(f"{seed} {number}")
+    (name,) = generator.choices(names, [THINGS[each].weight for each in names])
+    folder = workshop.root / f"case {number}"
+    if THINGS[name].has_list and generator.random() < SHARE_OF_CHECKS:
+        judgement = judge_check(workshop, name, folder, generator)
+    else:
+        judgement = judge_second_run(workshop, name, folder, generator)
+    if judgement.kind != DEFECT:
+        for path in workshop.root.glob(f"case {number}*"):
+            delete(path)
+    return judgement
+
+
+def judge_second_run(workshop: Workshop, name: str, folder: Path, generator: random.Random) -> Judgement:
+    """Gives a command, stops it, changes one thing, and gives it again."""
+    thing = THINGS[name]
+    moment = generator.randint(0, workshop.num_changes(name))
+    stop = interrupt if generator.random() < SHARE_OF_GENTLE_STOPS else die
+    stopped = workshop.stopped(name, moment, stop)
+    shutil.copytree(stopped, folder)
+    before = workshop.root / f"{folder.name}, before"
+    shutil.copytree(stopped, before)
+    if generator.random() < SHARE_OF_FILES:
+        change = change_a_file(workshop, name, folder, (moment, stop), generator)
+    else:
+        change = change_surroundings(thing, generator)
+    where = f"{change.name}, at {moment} ({stop.__name__})"
+    outcome = change.surroundings.run(folder)
+    if outcome.code == 0:
+        fault = fault_of_result(workshop, thing, name, folder, change, outcome)
+        return Judgement(DEFECT if fault else EQUAL, name, where, fault or last_line(outcome))
+    if not outcome.is_refused:
+        return Judgement(DEFECT, name, where, outcome.output[-3000:])
+    line = error_of(outcome)
+    if not any(word in line for word in change.words):
+        return Judgement(DEFECT, name, where, f"names none of {change.words}: {line}")
+    undo(change, folder, before)
+    again = Surroundings.of(thing).run(folder)
+    was_finished = comparable(before / "work").items() >= comparable(workshop.undisturbed(name) / "work").items()
+    if again.code != 0 and not (was_finished and again.is_refused):
+        return Judgement(DEFECT, name, where, f"after {line!r} and undoing the change: {again.output[-2000:]}")
+    fault = difference(thing, folder, workshop.undisturbed(name), [])
+    if fault:
+        return Judgement(DEFECT, name, where, f"after {line!r} and undoing the change: {fault}")
+    return Judgement(REFUSED, name, where, line)
+
+
+def judge_check(workshop: Workshop, name: str, folder: Path, generator: random.Random) -> Judgement:
+    """Changes one file or folder of a finished thing, and runs `elmo-hf check`."""
+    thing = THINGS[name]
+    shutil.copytree(workshop.undisturbed(name), folder)
+    result = folder / thing.result
+    change, path, touched = change_one(workshop, name, folder, sorted(result.rglob("*")), (FINISHED, die), generator)
+    address = f"{PROTOCOL}://{thing.result}" if f"{PROTOCOL}://" in thing.command else thing.result
+    outcome = Surroundings(["check", address]).run(folder)
+    if outcome.is_refused:
+        line = last_line(outcome)
+        is_named = any(each.name in line for each in touched)
+        return Judgement(NAMED if is_named else DEFECT, name, change, line)
+    inner = path.relative_to(result).as_posix()
+    kind = change.partition(": ")[0]
+    if kind == "duplicate" and "-copy" in touched[0].name:
+        kind += " to a user's name"
+    may_be_unseen = any(fnmatch(inner, pattern) and fnmatch(kind, changes) for pattern, changes in NOT_SEEN)
+    is_unseen = outcome.code == 0 and may_be_unseen
+    return Judgement(UNSEEN if is_unseen else DEFECT, name, change, outcome.output[-2000:])
+
+
+def change_one(
+    workshop: Workshop,
+    name: str,
+    folder: Path,
+    paths: list[Path],
+    stopped: tuple[int, Callable[[], None]],
+    generator: random.Random,
+) -> tuple[str, Path, list[Path]]:
+    """Changes one of some files and folders of a case; returns what was done, to what, and what was touched."""
+    moment, stop = stopped
+    touched: list[Path] = []
+    while not touched:  # some changes make no sense for some files
+        path = generator.choice(paths)
+        inner = path.relative_to(folder)
+        kind = generator.choice([*FILE_CHANGES])
+        twin = older = Path("/no such file")
+        if kind == "put a twin":
+            twin = workshop.stopped(name, moment, stop, "twin") / inner
+        if kind == "put an older one":
+            last = moment or workshop.num_changes(name)
+            older = workshop.stopped(name, generator.randint(1, last), die) / inner
+        touched = FILE_CHANGES[kind](Target(path, twin, older, generator))
+    return f"{kind}: {inner}", path, touched
+
+
+def change_a_file(
+    workshop: Workshop,
+    name: str,
+    folder: Path,
+    stopped: tuple[int, Callable[[], None]],
+    generator: random.Random,
+) -> Change:
+    """Changes a file or folder that the command read or wrote."""
+    thing = THINGS[name]
+    inputs, work = inputs_of(thing.command.split(), folder), sorted((folder / "work").rglob("*"))
+    is_of_input = not work or generator.random() < SHARE_OF_INPUTS
+    what, path, touched = change_one(workshop, name, folder, inputs if is_of_input else work, stopped, generator)
+    words = [part for part in path.relative_to(folder).parts if part not in ("in", "work")]
+    return Change(what, Surroundings.of(thing), touched, [*words, Path(thing.result).name], is_of_input)
+
+
+def change_surroundings(thing: Thing, generator: random.Random) -> Change:
+    """Changes an argument, the working folder, the clock or the number of processes."""
+    surroundings = Surroundings.of(thing)
+    kinds = ["argument"] * 6 if thing.options else []
+    kinds += ["working folder", "clock"]
+    if thing.shares_work:
+        kinds.append("processes")
+    kind = generator.choice(kinds)
+    words = [Path(thing.result).name]
+    if kind == "argument":
+        option = generator.choice(thing.options)
+        words += option.removeprefix("--").replace("-", "_").split()
+        changed = surroundings._replace(command=[*surroundings.command, *option.split()])
+        return Change(f"argument: {option}", changed, [], words, True)
+    if kind == "working folder":
+        return Change(kind, surroundings._replace(place="elsewhere"), [], words, True)
+    if kind == "clock":
+        return Change(kind, surroundings._replace(seconds=generator.choice([-YEAR, YEAR])), [], words, False)
+    return Change(kind, surroundings._replace(num_processes=2), [], words, False)
+
+
+def fault_of_result(workshop: Workshop, thing: Thing, name: str, folder: Path, change: Change, outcome: Outcome) -> str:
+    """What is wrong after a command that ended well; "" if nothing is."""
+    expected = workshop.undisturbed(name)
+    if change.is_of_input:
+        expected = workshop.new_folder(f"{folder.name}, fresh", thing, folder / "in")
+        fresh = change.surroundings.run(expected)
+        if fresh.code != 0:
+            return f"ended well, but is refused in a new folder: {fresh.output[-1500:]}"
+    fault = difference(thing, folder, expected, change.touched)
+    if not fault and change.surroundings.command == thing.command.split():
+        fault = thing.measure(outcome.output, folder)
+    if not fault and thing.command.startswith("pretrain"):
+        fault = fault_of_perplexities(change.surroundings.command, folder, outcome.output)
+    return fault
+
+
+def difference(thing: Thing, folder: Path, expected: Path, touched: list[Path]) -> str:
+    """In what the work of a case differs from the expected one, apart from names that the change made."""
+    if not (folder / thing.result).exists():
+        return f"{thing.result} is missing"
+    there, wanted = comparable(folder / "work"), comparable(expected / "work")
+    new = [path.relative_to(folder / "work").as_posix() for path in touched if path.is_relative_to(folder / "work")]
+    for name in sorted(there.keys() - wanted.keys()):
+        if not any(name == path or name.startswith(f"{path}/") for path in new):
+            return f"{name} is left over"
+    for name, data in wanted.items():
+        if name not in there:
+            return f"{name} is missing"
+        if there[name] != data:
+            return f"{name} differs: {there[name][:300]!r}, expected {data[:300]!r}"
+    return ""
+
+
+def comparable(work: Path) -> dict[str, bytes]:
+    """The files of some work without those that differ from run to run, and without the times in others."""
+    files = {}
+    for name, data in read_files(work).items():
+        inner = name.partition("/")[2]
+        if inner.startswith(("runs/", "checkpoint-")) or inner in ("curve.png", "training_args.bin"):
+            continue
+        if inner == "log.json":
+            data = json.dumps([without_times(entry) for entry in json.loads(data)]).encode()
+        files[name] = data
+    return files
+
+
+def without_times(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry of a log without how long something took."""
+    return {key: value for key, value in entry.items() if not key.endswith(TIMES)}
+
+
+def fault_of_perplexities(command: list[str], folder: Path, printed: str) -> str:
+    """What `elmo-hf score` of the written model does not agree with, in what was printed and in the card."""
+    if "--held-out" not in command:
+        return ""
+    held_out = command[len(command) - command[::-1].index("--held-out")]
+    scored = Surroundings(["score", "work/out", held_out]).run(folder)
+    lines = re.findall(r"^perplexity.*mean +[\d.]+", scored.output, re.MULTILINE)
+    missing = [line for line in lines if line not in printed]
+    if scored.code != 0 or len(lines) != 2 or missing:
+        return f"measured {lines}, printed {printed[-600:]}"
+    mean = float(lines[0].split()[-1])
+    said = re.search(r"\| Perplexity \| ([\d.]+) \|", (folder / "work/out/README.md").read_text(encoding="utf-8"))
+    if said is None or abs(float(said[1]) - mean) > 0.01 * mean:
+        return f"the card has {said}, measured {mean}"
+    return ""
+
+
+def undo(change: Change, folder: Path, before: Path) -> None:
+    """Puts back what a change touched."""
+    for path in change.touched:
+        delete(path)
+        original = before / path.relative_to(folder)
+        if original.exists():
+            copy(original, path)
+
+
+def error_of(outcome: Outcome) -> str:
+    """The line of a refusal."""
+    return next(line for line in outcome.output.splitlines() if line.startswith("Error: "))
+
+
+def last_line(outcome: Outcome) -> str:
+    """The line of a refusal, or the last line that was printed."""
+    return error_of(outcome) if outcome.is_refused else outcome.output.strip().rpartition("\n")[2]
