@@ -28,7 +28,7 @@ from ..model.layers_elmo import (
     embed_in_blocks,
     may_look_at,
 )
-from ..model.scan_elmo import apply, is_hooked
+from ..model.scan_elmo import apply, is_hooked, reads_all_windows
 from ..model.tokenization_elmo import BEGIN_SENTENCE, END_SENTENCE, CharacterCodec
 from .pretrained import Pretrained, read_pretrained, refuse_former_names
 
@@ -120,7 +120,6 @@ class _ElmoCharacterEncoder(nn.Module):
         self.requires_grad = requires_grad
         self.output_dim: int = config.projection_size
         self._max_word_length: int = config.max_word_length
-        self._widest_filter = max(width for width, _ in config.char_filters)
         self._char_embedding_weights = nn.Parameter(torch.empty(config.vocab_size, config.char_embedding_size))
         for index, (width, count) in enumerate(config.char_filters):
             self.add_module(f"char_conv_{index}", nn.Conv1d(config.char_embedding_size, count, width))
@@ -137,8 +136,8 @@ class _ElmoCharacterEncoder(nn.Module):
         self.register_buffer("_end_of_sentence_characters", last, persistent=False)
 
     @property
-    def _convolutions(self) -> list[nn.Module]:
-        """The convolutions."""
+    def _convolutions(self) -> list[Any]:
+        """The convolutions, or what took their places."""
         return [self.get_submodule(f"char_conv_{index}") for index in range(self._num_convolutions)]
 
     def get_output_dim(self) -> int:
@@ -174,11 +173,14 @@ class _ElmoCharacterEncoder(nn.Module):
     def _is_plain(self) -> bool:
         """Whether nothing shows which words the parts get."""
         parts = [module for module in self.modules() if module is not self]
-        return all(type(part) in PLAIN and not is_hooked(part) for part in parts)
+        if any(type(part) not in PLAIN or is_hooked(part) for part in parts):
+            return False
+        return all(reads_all_windows(convolution) for convolution in self._convolutions)
 
     def _embed_distinct_words(self, ids: Tensor) -> Tensor:
         """Maps ids `(N, C)` to `(N, P)`."""
-        return embed_in_blocks(self._embed, ids, self._max_word_length, self._widest_filter)
+        widest_filter = max(convolution.kernel_size[0] for convolution in self._convolutions)
+        return embed_in_blocks(self._embed, ids, self._max_word_length, widest_filter)
 
     def _embed(self, ids: Tensor, num_positions: int) -> Tensor:
         """Maps the first positions of ids `(N, C)` to `(N, P)`."""

@@ -26,6 +26,7 @@ from elmo_hf.allennlp import (
     batch_to_ids,
     remove_sentence_boundaries,
 )
+from elmo_hf.model.scan_elmo import Kernels, using
 from tests.helpers.archives import PREFIX, golden_state
 from tests.helpers.checkpoints import shared
 from tests.helpers.golden import BASE, SENTENCES, assert_all_close, assert_close
@@ -207,6 +208,30 @@ def test_hooks_see_all_words_in_their_places() -> None:
     output = embedder(IDS)["token_embedding"]
     assert_close(output, EXPECTED["token_embedding"] * MASK[..., None])
     assert seen[0].unflatten(0, MASK.shape)[torch.from_numpy(MASK)].equal(output[torch.from_numpy(MASK)])
+
+
+FORMS = {
+    "wider": ("char_conv_0", lambda: nn.Conv1d(4, 4, 9)),
+    "padded": ("char_conv_0", lambda: nn.Conv1d(4, 4, 1, padding=1)),
+    "dilated": ("char_conv_2", lambda: nn.Conv1d(4, 12, 3, dilation=4)),
+    "strided": ("char_conv_2", lambda: nn.Conv1d(4, 12, 3, stride=2)),
+    "without a bias": ("_projection", lambda: nn.Linear(32, 8, bias=False)),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("form", FORMS)
+def test_a_convolution_or_a_projection_of_another_form_counts(form: str) -> None:
+    name, make = FORMS[form]
+    embedder = _ElmoCharacterEncoder(*BASE.files)
+    setattr(embedder, name, make())
+    words = batch_to_ids([["I"], ["abcdefghijklmnopqrstuvwxyz"]])
+    with using(Kernels(large_bytes=1)):
+        vectors = embedder(words)["token_embedding"]
+    # A hook makes the parts run on all words and positions, and be called themselves.
+    for part in embedder.modules():
+        part.register_forward_hook(lambda part, inputs, output: None)
+    assert_close(vectors, embedder(words)["token_embedding"])
 
 
 def test_a_table_with_more_rows_reads_more_ids() -> None:
