@@ -208,7 +208,7 @@ def _config_fields(
     from elmo_hf.folder.saved_json import read_json
 
     fields: dict[str, Any] = {} if config is None else read_json(config)
-    if config is not None and "lstm" in fields:
+    if config is not None and _is_of_bilm_tf(fields):
         from elmo_hf.conversion.readers.hdf5_layout import fields_for_training
 
         fields = fields_for_training(fields, config)
@@ -221,12 +221,17 @@ def _config_fields(
     return fields
 
 
+def _is_of_bilm_tf(options: dict[str, Any]) -> bool:
+    """Whether a JSON file has options of bilm-tf, whose LSTMs are an object, and not fields of `ElmoConfig`."""
+    return "lstm" in options
+
+
 def _note_settings(config: Path, args: "PretrainingArguments") -> None:
     """Prints a note on the settings of a training in bilm-tf's options that differ from those of this run."""
     from elmo_hf.folder.saved_json import read_json
 
     options = read_json(config)
-    if "lstm" not in options:
+    if not _is_of_bilm_tf(options):
         return
     settings = {
         "batch_size": ("--rows", args.per_device_train_batch_size),
@@ -239,11 +244,11 @@ def _note_settings(config: Path, args: "PretrainingArguments") -> None:
     others = []
     for name, (option, value) in settings.items():
         if options.get(name, value) != value:
-            others.append(f"{name} {options[name]} (here {option}, {value})")
+            others.append(f"{name} is {options[name]}, {option} {value}")
     if others:
         say(
-            f"Note: of {config} only the model and its softmax are taken, not its settings of the training: "
-            f"{', '.join(others)}.",
+            f"Note: the model and its softmax are those of {config}, but of its settings of the training these are "
+            f"others here: {'; '.join(others)}.",
             is_error=True,
         )
 

@@ -16,7 +16,7 @@ Glossary: n sentences, T words of the longest, L layers, P projection.
 Deliberate differences: a sentence whose sum is zero has a vector of zeros, not NaN. `get_elmo_vector_average` with
 `layers="all"` sums each layer's words; simple_elmo sums words of different layers there, because it reads the axes
 `(L+1, T)` as `(T, L+1)`. There are no TensorFlow sessions, so a `session` carries no state from call to call. There is
-no `get_elmo_substitutes`: `predict_words` of `language_model/cloze.py` has the words, docs/migration.md the loop.
+no `get_elmo_substitutes`: `predict_words` of `language_model/cloze.py` has the words, docs/cloze.md the loop.
 """
 
 import warnings
@@ -82,8 +82,8 @@ class ElmoModel:
         if full:
             raise ValueError(
                 "`full=True` is for simple_elmo's `get_elmo_substitutes`, which this class lacks; leave it out for "
-                "vectors. For substitutes load the model as `ElmoForPreTraining` and call its `predict_words` for each "
-                "word."
+                "vectors. For substitutes convert the TensorFlow checkpoint, load the new folder as "
+                "`ElmoForPreTraining`, and call its `predict_words` for each word."
             )
         if top:
             raise ValueError(

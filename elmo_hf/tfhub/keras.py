@@ -30,7 +30,7 @@ import numpy as np
 from torch import Tensor
 
 from ..model.configuration_elmo import require
-from .module import Module, Tags, check_number, split_at_blanks, words_of_tokens
+from .module import INPUTS, Module, Tags, check_inputs, check_number, split_at_blanks, words_of_tokens
 
 
 @keras.saving.register_keras_serializable("elmo_hf")
@@ -78,11 +78,10 @@ class KerasLayer(keras.layers.TorchModuleWrapper):
         num_layers = self.module.elmo.model.config.num_hidden_layers
         lstm_outputs = [f"lstm_outputs{layer}" for layer in range(1, num_layers + 1)]
         self._outputs = ["word_emb", *lstm_outputs, "elmo", "default"]
-        signatures = list(self.module.signatures)
         is_output = output_key is None or output_key in self._outputs
         require(is_output, "output_key", f"one of {', '.join(self._outputs)}", output_key)
-        is_signature = signature is None or signature in signatures
-        require(is_signature, "signature", f"one of {', '.join(signatures)}", signature)
+        is_signature = signature is None or signature in INPUTS
+        require(is_signature, "signature", f"one of {', '.join(INPUTS)}", signature)
         if signature_outputs_as_dict:
             require(output_key is None, "output_key", "left out with `signature_outputs_as_dict`", output_key)
         self.module.elmo.stateful = False
@@ -98,16 +97,16 @@ class KerasLayer(keras.layers.TorchModuleWrapper):
             ValueError: if there is no text, or if it is of the other signature.
         """
         sentences = self._split(texts)
-        num_positions = len(max(sentences, key=len))
-        if isinstance(texts, Mapping):
-            num_positions = len(max(texts["tokens"], key=len))
+        lists = texts["tokens"] if isinstance(texts, Mapping) else sentences
+        num_positions = max(map(len, lists))
         return self.module.elmo.encode(sentences, num_positions).numpy()
 
     def _split(self, texts: Any) -> Sequence[Sequence[str]]:
         """The words of each text that `encode` takes."""
         reads_tokens = self._arguments["signature"] == "tokens"
         if isinstance(texts, Mapping):
-            require(reads_tokens, "texts", 'strings or lists of words, or `signature="tokens"`', texts)
+            require(reads_tokens, "texts", 'strings or lists of words without `signature="tokens"`', texts)
+            check_inputs(texts, "tokens")
             return words_of_tokens(**texts)
         values = texts
         if isinstance(texts, np.ndarray):

@@ -46,6 +46,8 @@ from ..model.layers_elmo import masked_mean
 
 # What `tags` may be: a tag, several, or None.
 Tags = str | Iterable[str] | None
+# The inputs of each signature.
+INPUTS = {"default": ["text"], "tokens": ["tokens", "sequence_len"]}
 # The tag of a SavedModel.
 SERVE = "serve"
 
@@ -103,9 +105,12 @@ class Module(nn.Module):
             as_dict: whether to return all outputs by name, or only the output `default`.
 
         Raises:
-            ValueError: if a string is given instead of a list, or a list without texts; if there is no such signature.
+            ValueError: if a string is given instead of a list, or a list without texts; if there is no such signature,
+                or the dictionary is not that of the signature.
         """
-        require(signature in self.signatures, "signature", f"one of {', '.join(self.signatures)}", signature)
+        require(signature in INPUTS, "signature", f"one of {', '.join(INPUTS)}", signature)
+        if isinstance(inputs, Mapping):
+            check_inputs(inputs, signature)
         embed = self._embed_ids if torch.is_tensor(inputs) else self.signatures[signature]
         outputs = embed(**inputs) if isinstance(inputs, Mapping) else embed(inputs)
         return outputs if as_dict else outputs["default"]
@@ -168,6 +173,13 @@ def words_of_tokens(tokens: Sequence[Sequence[str | bytes]], sequence_len: Seque
     """The first `sequence_len` words of each list. Raises ValueError for a string, or if there is no list."""
     check_number(tokens)
     return [_texts(words)[:length] for words, length in zip(tokens, np.ravel(sequence_len), strict=True)]
+
+
+def check_inputs(inputs: Mapping[str, Any], signature: str) -> None:
+    """Raises ValueError if a dictionary does not have the inputs of a signature."""
+    expected = INPUTS[signature]
+    legal = f"a dictionary with {' and '.join(expected)} for the signature {signature!r}"
+    require(inputs.keys() == set(expected), "inputs", legal, list(inputs))
 
 
 def check_number(texts: Sequence[Any]) -> None:

@@ -54,6 +54,12 @@ REFUSED: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
     "no sentence": (lambda: tfhub.load("tiny")([]), "at least one text", ValueError),
     "no tokens": (lambda: embed_tokens([], []), "at least one text", ValueError),
     "a tag": (lambda: tfhub.load("tiny", tags={"train"}), "'train'", ValueError),
+    "tokens without lengths": (
+        lambda: tfhub.load("tiny")({"tokens": [["Yes"]]}, signature="tokens"),
+        "tokens and sequence_len",
+        ValueError,
+    ),
+    "tokens for text": (lambda: tfhub.load("tiny")({"tokens": [["Yes"]]}), "with text", ValueError),
     "no such signature": (lambda: tfhub.load("tiny")(["Yes"], signature="words"), "one of default, tokens", ValueError),
     "a string for simple_elmo": (lambda: loaded().get_elmo_vectors(["Yes"]), "'Yes'", ValueError),
     "no texts for simple_elmo": (lambda: loaded().get_elmo_vectors([]), "texts", ValueError),

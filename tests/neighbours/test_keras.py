@@ -76,6 +76,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "a string": (lambda: KerasLayer("tiny").encode("Yes ."), "'Yes .'"),
     "strings for tokens": (lambda: KerasLayer("tiny", signature="tokens")(["Yes ."]), "lists of words"),
     "tokens for strings": (lambda: KerasLayer("tiny")(TOKENS), "lists of words"),
+    "tokens without lengths": (
+        lambda: KerasLayer("tiny", signature="tokens")({"tokens": [["Yes"]]}),
+        "tokens and sequence_len",
+    ),
     "an array of words": (lambda: KerasLayer("tiny").encode(np.array([["a", "b"]])), "(1, 2)"),
     "an input of strings": (lambda: KerasLayer("tiny")(keras.Input((1,), dtype="string")), "`encode`"),
     "TensorFlow's shape of strings": (lambda: keras.Sequential([KerasLayer("tiny", input_shape=[])]), "`encode`"),
