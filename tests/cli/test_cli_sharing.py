@@ -256,7 +256,7 @@ def test_convert_takes_every_file_and_option_and_goes_back(tmp_path: Path, monke
 
 
 def test_files_of_the_user_keep_the_facts_of_the_published_model(tmp_path: Path) -> None:
-    facts = {"5.5B": "5.5 billion words of English", "crosslingual-it": "Wikipedia in", "nlpl-218": "wiki.nlpl.eu"}
+    facts = {"ja": "Japanese", "crosslingual-it": "Wikipedia in", "nlpl-218": "wiki.nlpl.eu"}
     for name, fact in facts.items():
         own = [BASE / "weights.hdf5", "--options", BASE / "options.json"] if name == "nlpl-218" else [BASE]
         output_of("convert", "--model", name, tmp_path / name, "--from", *own)
@@ -264,8 +264,10 @@ def test_files_of_the_user_keep_the_facts_of_the_published_model(tmp_path: Path)
         assert f"converted from the published {name} model by" in text
         assert fact in text
     data = [ModelCard.load(tmp_path / name / "README.md").data for name in facts]
-    assert [each.language for each in data] == [["en"], ["it"], ["no"]]
-    assert [each.license for each in data] == ["other", "mit", "cc-by-4.0"]
+    assert [each.language for each in data] == [["ja"], ["it"], ["no"]]
+    assert [each.license for each in data] == ["unknown", "mit", "cc-by-4.0"]
+    larger = run("convert", "--model", "5.5B", tmp_path / "5.5B", "--from", BASE)
+    assert_fails(larger, 1, "published model, 4096/512 in each direction, but has 32/8, so it is another model;")
 
 
 SPLIT = {"whitespace": ["Don't", "go."], "ptb": ["Do", "n't", "go", "."]}
