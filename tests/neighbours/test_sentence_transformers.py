@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from elmo_hf import ElmoForSequenceClassification, ElmoTokenizer
 from tests.helpers.checkpoints import run_python
 from tests.helpers.fresh_process import without
 from tests.helpers.neighbours import TEXTS, each_pooling, pooled
@@ -63,3 +65,27 @@ def test_the_folders_own_code_is_enough(folder: Path, tmp_path: Path) -> None:
     run_python(WITHOUT_THE_PACKAGE, tmp_path, folder, TEXTS[0])
     expected = pooled(folder, TEXTS[:1])[0]
     np.testing.assert_array_equal(np.load(tmp_path / "found.npy"), np.stack([expected, expected]))
+
+
+@torch.no_grad()
+def test_a_cross_encoder_compares_pairs_if_the_config_says_so(folder: Path, tmp_path: Path) -> None:
+    pairs = ElmoForSequenceClassification.from_pretrained(folder, text_pairs=True, num_labels=3).eval()
+    pairs.save_pretrained(tmp_path)
+    tokenizer = ElmoTokenizer.from_pretrained(folder)
+    tokenizer.save_pretrained(tmp_path)
+    encoder = library().CrossEncoder(
+        str(tmp_path), trust_remote_code=True, device="cpu", config_kwargs={"text_pairs": True}
+    )
+    found = encoder.predict([(TEXTS[0], TEXTS[2])], convert_to_tensor=True)
+    expected = pairs(**tokenizer([TEXTS[0]], [TEXTS[2]], return_tensors="pt")).logits
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+
+
+def test_a_limit_of_the_length_cuts_texts_and_is_on_the_card(folder: Path, tmp_path: Path) -> None:
+    model = open_folder(folder)
+    model.max_seq_length = 6
+    model.save(str(tmp_path))
+    assert "**Maximum Sequence Length:** 6 tokens" in (tmp_path / "README.md").read_text(encoding="utf-8")
+    np.testing.assert_allclose(
+        model.encode(["one two three four five"]), model.encode(["one two three four"]), atol=1e-6
+    )
