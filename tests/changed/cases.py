@@ -227,6 +227,7 @@ def change_a_file(
     is_of_input = not work or generator.random() < SHARE_OF_INPUTS
     what, path, touched = change_one(workshop, name, folder, inputs if is_of_input else work, stopped, generator)
     words = [part for part in path.relative_to(folder).parts if part not in ("in", "work")]
+    words += ["training text", "held-out text"]  # of `pretrain`, each of any number of files
     return Change(what, Surroundings.of(thing), touched, [*words, Path(thing.result).name], is_of_input)
 
 
