@@ -18,6 +18,7 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow as pa
 from datasets.fingerprint import Hasher
 
 from ..disk.checksums import sha256_of_model
@@ -52,6 +53,10 @@ def add_bilm_layers(
 
     Returns:
         the dataset with `bilm_layers`, in NumPy format. A kept result for the same dataset and biLM is used again.
+
+    Raises:
+        ValueError: if the kept result in `folder` cannot be read, or has another number of rows. A change of its
+            numbers is not noticed.
     """
     # Arrays with one entry a word, which are read without Python numbers.
     features = datasets.Features(dataset.features)
@@ -77,12 +82,31 @@ def add_bilm_layers(
     weights = [*model.elmo.token_encoder.state_dict().values(), *model.elmo.bilm.state_dict().values()]
     # The default fingerprint would depend on all weights, including the classifier's.
     fingerprint = Hasher.hash([dataset._fingerprint, sha256_of_model(settings, weights)])
+    file = None
+    if folder is not None:
+        file = Path(folder) / f"{fingerprint}.arrow"
+        _check_kept(file, len(dataset))
     return dataset.map(
         compute,
         batched=True,
         batch_size=WINDOW_ROWS,
         features=features,
         new_fingerprint=fingerprint,
-        cache_file_name=None if folder is None else str(Path(folder) / f"{fingerprint}.arrow"),
+        cache_file_name=None if file is None else str(file),
         desc="Running the biLM",
     ).with_format("numpy")
+
+
+def _check_kept(file: Path, num_rows: int) -> None:
+    """Refuses a kept result that was cut: the rows before the cut would pass for all."""
+    if not file.exists():
+        return
+    advice = "remove this file, and the biLM computes its layers again"
+    try:
+        num_kept = len(datasets.Dataset.from_file(str(file)))
+    except PermissionError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        raise ValueError(f"{file} is damaged ({error}); {advice}.") from error
+    if num_kept != num_rows:
+        raise ValueError(f"{file} must have the layers of {num_rows:,} texts, found {num_kept:,}; {advice}.")

@@ -24,6 +24,7 @@ A shard is whole if it has the size that its entry records, and on a disk also t
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -42,7 +43,7 @@ from ..text.first_look import Count, is_blank, raw_texts
 from ..text.sentences import Protein, Sentence, storable
 from .input_documents import Documents, Line, SentenceWindow
 from .processes import Alone
-from .shard_files import INDEX, JOB, SHARD_SUMS, checksum_of, entry_name, name_in_list
+from .shard_files import ENTRIES, INDEX, JOB, SHARD_SUMS, checksum_of, entry_name, entry_of, name_in_list
 from .stores import Folder, is_url
 from .vector_files import WRITERS, Record, read_chunk, write_chunk
 from .window_vectors import Arrays, Selection, embed_window
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# The entry of a shard: the digest of job and sentences, the checksum and the size.
+ENTRY = re.compile(r"([0-9a-f]{64}) ([0-9a-f]{8}) ([0-9]+)\s*")
 # Formats of shards.
 FORMATS = ("parquet", "safetensors", "npz", "hdf5")
 # The approximate bytes of a shard's vectors, and the characters of a word in that estimate: 5 letters and a blank.
@@ -321,18 +324,19 @@ class Shards:
 
     def _read_entry(self, entry: bytes, number: int, digest: str) -> tuple[str, str]:
         """The checksum and the size of a shard from its entry; two empty strings if the entry is damaged."""
-        fields = entry.decode(errors="replace").split()
-        if len(fields) != 3:
+        fields = ENTRY.fullmatch(entry.decode(errors="replace"))
+        if fields is None:
             return "", ""
-        entry_digest, checksum, size = fields
+        entry_digest, checksum, size = fields.groups()
         if entry_digest != digest:
             self._refuse_shard(self._shard(number))
         return checksum, size
 
     def _refuse_shard(self, shard: str) -> NoReturn:
         raise ValueError(
-            f"the input changed: {self._folder.name}/{shard} holds other sentences, or its proteins have other names. "
-            "Restore the input, choose another output, or delete that folder to start again."
+            f"the input changed: {self._folder.name}/{shard} holds other sentences, or its proteins have other names; "
+            f"or its entry, {entry_of(shard)}, is damaged. Restore the input, choose another output, or delete that "
+            "folder to start again."
         )
 
     def write(self, window: SentenceWindow, arrays_by_row: Mapping[int, Arrays]) -> None:
@@ -352,16 +356,27 @@ class Shards:
 
     def finish(self) -> None:
         """Writes the index and the checksums; or joins the shards in the single file, under another name at first."""
-        shards = {self._shard(number) for number in range(len(self._windows))}
-        beyond = sorted(name for name in self._sizes if name.startswith("part-") and name not in shards)
-        if beyond:
-            self._refuse_shard(beyond[0])
+        self._refuse_beyond()
         self._folder.remove_leftovers()
         entries = self._folder.read([entry_name(number) for number in range(len(self._windows))])
         if self._file is None:
             self._write_index(entries)
         else:
             self._join(self._file, entries)
+
+    def _refuse_beyond(self) -> None:
+        """Refuses shards and entries of more windows than the input has."""
+        shards = [self._shard(number) for number in range(len(self._windows))]
+        names = {*shards, *map(entry_of, shards)}
+        of_shards = [name for name in self._sizes if name.startswith(("part-", f"{ENTRIES}part-"))]
+        beyond = [name for name in of_shards if name not in names]
+        if beyond:
+            beyond.sort(key=lambda name: (name.startswith(ENTRIES), name))
+            raise ValueError(
+                f"the input changed: {self._folder.name}/{beyond[0]} is beyond its last shard; or the file is a copy. "
+                "Restore the input, remove the file if it is a copy, choose another output, or delete that folder to "
+                "start again."
+            )
 
     def _join(self, file: Path, entries: Sequence[bytes]) -> None:
         """Joins the shards in the single file, and removes their folder."""

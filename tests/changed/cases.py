@@ -9,6 +9,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from elmo_hf.disk.checksums import SUMS
 from tests.faults.runs import Outcome, at_change, die
 from tests.helpers.archives import read_files
 
@@ -176,7 +177,8 @@ def judge_check(workshop: Workshop, name: str, folder: Path, generator: random.R
     outcome = Surroundings(["check", address]).run(folder)
     if outcome.is_refused:
         line = last_line(outcome)
-        is_named = any(each.name in line for each in touched)
+        is_list = path.name == SUMS  # of which a line may name another file
+        is_named = is_list or any(each.name in line for each in touched)
         return Judgement(NAMED if is_named else DEFECT, name, change, line)
     inner = path.relative_to(result).as_posix()
     kind = change.partition(": ")[0]
@@ -225,6 +227,7 @@ def change_a_file(
     is_of_input = not work or generator.random() < SHARE_OF_INPUTS
     what, path, touched = change_one(workshop, name, folder, inputs if is_of_input else work, stopped, generator)
     words = [part for part in path.relative_to(folder).parts if part not in ("in", "work")]
+    words += ["training text", "held-out text"]  # of `pretrain`, each of any number of files
     return Change(what, Surroundings.of(thing), touched, [*words, Path(thing.result).name], is_of_input)
 
 
@@ -322,7 +325,7 @@ def undo(change: Change, folder: Path, before: Path) -> None:
     for path in change.touched:
         delete(path)
         original = before / path.relative_to(folder)
-        if original.exists():
+        if original.exists() and path.parent.exists():  # what a killed process left, a refusal may remove
             copy(original, path)
 
 

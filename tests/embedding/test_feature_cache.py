@@ -68,3 +68,25 @@ def test_the_bilm_is_run_again_where_its_layers_change_and_not_for_what_is_on_to
     others.append(add_bilm_layers(dataset, first, TOKENIZER, dtype="float16")._fingerprint)
     assert len({*others}) == len(others)
     assert same == others[0]
+
+
+def test_a_kept_file_that_was_cut_is_named_and_without_it_the_layers_are_computed_again(tmp_path: Path) -> None:
+    dataset, model = make_dataset("labelling"), make_task_model("labelling")
+    (tmp_path / "shorter").mkdir()
+    whole = add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
+    (file,) = tmp_path.glob("*.arrow")
+    content = file.read_bytes()
+    # Cut in the schema, in the numbers, and between two batches of rows.
+    shorter = add_bilm_layers(dataset.select([0, 1]), model, TOKENIZER, folder=tmp_path / "shorter")
+    fewer_rows = Path(shorter.cache_files[0]["filename"]).read_bytes()
+    for damaged in (b"", content[:10], content[: len(content) // 2], fewer_rows):
+        file.unlink()  # the old file is mapped into memory
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"{file.name} .*remove this file") as error:
+            add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
+        assert "\n" not in str(error.value)
+    assert "must have the layers of 3 texts, found 2" in str(error.value)
+    file.unlink()
+    again = add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
+    for row, expected in zip(again, whole, strict=True):
+        np.testing.assert_array_equal(row["bilm_layers"], expected["bilm_layers"])

@@ -105,11 +105,23 @@ def zero(path: Path) -> None:
     path.write_bytes(bytes(path.stat().st_size))
 
 
+def misspell(path: Path) -> None:
+    """The digest in an entry becomes none."""
+    path.write_text("g" + path.read_text()[1:])
+
+
+def put_other_digest(path: Path) -> None:
+    """The digest in an entry becomes that of other sentences."""
+    text = path.read_text()
+    path.write_text(("0" if text[0] != "0" else "1") + text[1:])
+
+
 @each_output
 @pytest.mark.parametrize(
     ("name", "damage"),
     [
-        *product(["part-00001.*", "_index/part-00001.txt"], [flip, truncate, zero, Path.unlink]),
+        *product(["part-00001.*"], [flip, truncate, zero, Path.unlink]),
+        *product(["_index/part-00001.txt"], [misspell, put_other_digest, truncate, zero, Path.unlink]),
         *product(["_index.jsonl"], [zero, Path.unlink]),
     ],
     ids=lambda each: each if isinstance(each, str) else each.__name__,
@@ -123,14 +135,31 @@ def test_what_is_damaged_is_made_again(
         embed(output)
     for path in folder.glob(name):
         damage(path)
-    if (damage, name) == (flip, "_index/part-00001.txt"):  # a digest of other sentences
-        with pytest.raises(ValueError, match="the input changed"):
+    if damage is put_other_digest:
+        with pytest.raises(ValueError, match=r"the input changed: .* its entry, _index/part-00001\.txt, is damaged"):
             embed(output)
         return
     embed(output)
     assert contents(output) == contents(f"whole-{output}")
     is_said = name != "_index.jsonl" and damage is not Path.unlink
     assert ["is damaged; it is computed again" in message for message in caplog.messages] == [True] * is_said
+
+
+@each_output
+@pytest.mark.parametrize("name", ["part-00001.{}", "_index/part-00001.txt"])
+def test_the_copy_of_a_shard_or_an_entry_is_named_and_its_removal_is_enough(
+    name: str, output: str, embed: Embed
+) -> None:
+    embed(f"whole-{output}")
+    folder = unjoined(embed, output)
+    path = folder / name.format("parquet" if output == "out/" else "chunk")
+    copy = path.with_name(path.name.replace("1", "8"))
+    copy.write_bytes(path.read_bytes())
+    with pytest.raises(ValueError, match=f"{copy} is beyond its last shard; or the file is a copy"):
+        embed(output)
+    copy.unlink()
+    embed(output)
+    assert contents(output) == contents(f"whole-{output}")
 
 
 def take_other_sentences(path: Path) -> None:
