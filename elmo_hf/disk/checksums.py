@@ -57,9 +57,11 @@ def sums_agree(folder: Path) -> bool:
 
 def recorded_sums(folder: Path) -> dict[str, str]:
     """The checksum of each file in the list of a folder, by the file's name; empty without a list."""
-    if not (folder / SUMS).is_file():
+    try:
+        content = (folder / SUMS).read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return {}
-    return parse_sums((folder / SUMS).read_bytes())
+    return parse_sums(content)
 
 
 def parse_sums(content: bytes) -> dict[str, str]:

@@ -42,8 +42,8 @@ def shown_keys(file: TextFile, keys: Sequence[str]) -> str:
     """The keys of the first object of a file with one value a line, and which of them is read; "" if it has none."""
     first = next((line for line in file.first_lines(LOOKED_AT) if line.strip()), "")
     try:
-        value = json.loads(first)
-    except (ValueError, RecursionError):
+        value = decoded(first)
+    except ValueError:
         return ""
     if not isinstance(value, dict):
         return ""
@@ -63,8 +63,8 @@ def _is_object_or_words(line: str) -> bool:
     if not line.lstrip().startswith(("{", "[")):
         return False
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
+        value = decoded(line)
+    except ValueError:
         return False
     if isinstance(value, dict):
         return len(value) > 0
@@ -99,14 +99,15 @@ def _values_from(
         line: that line.
         further_lines: the lines behind it, with their numbers.
     """
+    _refuse_many_commas(file, line, number)
     try:
-        first = json.loads(_checked(file, line, number))
+        first = decoded(line)
     except json.JSONDecodeError as error:
         if not line.lstrip().startswith(("[", "{")):
             raise file.fault(error, number) from error
         yield from _document(file, number, line, further_lines, error)
         return
-    except RecursionError as error:
+    except ValueError as error:
         raise file.fault(error, number) from error
     blanks = []
     following: list[tuple[int, str]] = []  # the next line with a value, if there is one
@@ -129,16 +130,24 @@ def _value_of(file: TextFile, line: str, number: int) -> Any:
     """The value in a line, "" for a blank one."""
     if not line.strip():
         return ""
+    _refuse_many_commas(file, line, number)
     try:
-        return json.loads(_checked(file, line, number))
-    except (RecursionError, ValueError) as error:
+        return decoded(line)
+    except ValueError as error:
         raise file.fault(error, number) from error
 
 
-def _checked(file: TextFile, line: str, number: int) -> str:
-    if line.count(",") > MAX_COMMAS:
+def _refuse_many_commas(file: TextFile, text: str, number: int) -> None:
+    if text.count(",") > MAX_COMMAS:
         raise file.fault(f"holds more than {MAX_COMMAS:,} commas; give a sentence a line.", number)
-    return line
+
+
+def decoded(text: str) -> Any:
+    """The value of a JSON text; raises ValueError if there is none."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("holds brackets in more brackets than Python's reader of JSON can follow.") from error
 
 
 def _document(
@@ -152,10 +161,11 @@ def _document(
         size += len(part)
         if size > MAX_CHARACTERS:
             raise file.fault(first_error, number)
-    content = _checked(file, "".join(parts), number)
+    content = "".join(parts)
+    _refuse_many_commas(file, content, number)
     try:
-        value = json.loads(content)
-    except (json.JSONDecodeError, RecursionError) as error:
+        value = decoded(content)
+    except ValueError as error:
         if isinstance(error, json.JSONDecodeError) and line.strip() in ("[", "{"):
             raise file.fault(error.msg, number + error.lineno - 1) from error
         # The first line alone is an error of a file with one value a line, which this file may be.
