@@ -22,7 +22,7 @@ from transformers.modeling_outputs import QuestionAnsweringModelOutput, Sequence
 from transformers.utils import ModelOutput, logging
 
 from .configuration_elmo import ElmoConfig, require
-from .layers_elmo import IGNORED, POOLINGS, check_shape, checked_words, may_depend_on
+from .layers_elmo import IGNORED, POOLINGS, check_range, check_shape, checked_words, may_depend_on
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, can_return_tuple
 from .scan_elmo import State, Stepped, autocast_dtype, has_transforms, is_exporting, lstm, scan_words
 
@@ -507,7 +507,7 @@ class LinearChainCRF(nn.Module):
         `labels` are `(N, W)`, -100 where unknown; `mask` `(N, W)` is True on words, which come first in each row.
 
         Raises:
-            ValueError: if a label may not follow the one before it.
+            ValueError: if there is no such label, or if it may not follow the one before it.
         """
         is_known = mask & (labels != IGNORED)
         labels = labels.masked_fill(~is_known, 0).long()
@@ -579,9 +579,10 @@ class LinearChainCRF(nn.Module):
         return _wide(emissions), transitions, start, _wide(self.end)
 
     def _refuse_illegal(self, labels: Tensor, is_known: Tensor) -> None:
-        """Raises ValueError if a known label `(N, W)` may not follow the known one before it."""
+        """Raises ValueError if there is no such label `(N, W)`, or a known one may not follow the known one before it."""
         if not may_depend_on(labels):
             return
+        check_range("labels", labels, len(self.labels) - 1)
         # The label before each word: K for the beginning of the text; after an unknown label, any may follow.
         before = nn.functional.pad(labels[:, :-1], (1, 0), value=len(self.labels))
         is_known = is_known & nn.functional.pad(is_known[:, :-1], (1, 0), value=True)
