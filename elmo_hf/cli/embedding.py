@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
+from ..disk.installed import require_packages
 from ..disk.whole_files import refuse_existing
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
 from .dry_run import show
@@ -125,6 +126,7 @@ def embed(
     if engine is None:
         make_shards, processes = None, launched(on_cpu=device == "cpu")
     else:
+        require_packages("ray", "ray")
         from elmo_hf.embedding.ray_data import in_workers
 
         make_shards, processes = partial(in_workers, device=device), Alone()
