@@ -44,6 +44,7 @@ from .refusals import ConversionError, listed, shortened
 from .sources import files_in
 
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
+MIRROR_VARIABLE = "ELMO_HF_BASE_URL"
 TABLE_FILE = Path(__file__).with_name("published.tsv")
 INDEX_SUFFIX = ".index"
 DATA_SUFFIX = ".data-00000-of-00001"
@@ -111,8 +112,15 @@ def unknown_name(name: str, published: Mapping[str, Published]) -> str:
 
 def absolute(addresses: Mapping[str, Sequence[str]], base_url: str | None = None) -> dict[str, list[str]]:
     """The same addresses with `base_url` in front of relative ones; None: that of a mirror, or `BASE_URL`."""
-    base = base_url or os.environ.get("ELMO_HF_BASE_URL") or BASE_URL
-    return {part: [urljoin(f"{base.rstrip('/')}/", url) for url in urls] for part, urls in addresses.items()}
+    if base_url is None:
+        base_url = os.environ.get(MIRROR_VARIABLE, "")
+    if base_url == "":
+        base_url = BASE_URL
+    folder = f"{base_url.rstrip('/')}/"  # `urljoin` replaces what follows the last slash
+    complete = {}
+    for part, urls in addresses.items():
+        complete[part] = [urljoin(folder, url) for url in urls]
+    return complete
 
 
 @dataclass(frozen=True)
@@ -346,6 +354,7 @@ def _download(url: str, path: Path, seconds: float) -> None:
         urllib.request.build_opener(SecureRedirects).open(url, timeout=seconds) as answer,
         partial.open("wb") as file,
     ):
+        _check_answer(answer, path.name)
         size = _announced_size(answer)
         with tqdm.wrapattr(answer, "read", total=size or None, **bar) as reader:
             shutil.copyfileobj(reader, file)
@@ -353,13 +362,19 @@ def _download(url: str, path: Path, seconds: float) -> None:
             raise OSError(f"it ended after {file.tell():,} of {size:,} bytes")
 
 
-def _announced_size(answer: Any) -> int:
-    """The size of the file that a server is about to send, 0 if it does not say; raises OSError if it sends no file."""
+def _check_answer(answer: Any, name: str) -> None:
+    """Raises OSError if a server is not about to send the file of this name as it is."""
     if answer.status not in (None, HTTPStatus.OK):  # an address with file:// has none
         raise OSError(f"it must send the file with the status 200, but answered {answer.status} {answer.reason}")
     encoding = answer.headers.get("Content-Encoding", "identity")
-    if encoding != "identity":
+    # Many servers call a .gz file itself an encoding.
+    is_of_the_file = name.endswith(".gz") and encoding in ("gzip", "x-gzip")
+    if encoding != "identity" and not is_of_the_file:
         raise OSError(f"it must send the file as it is, but sent it in the encoding {shortened(repr(encoding))}")
+
+
+def _announced_size(answer: Any) -> int:
+    """The size of the file that a server is about to send, 0 if it does not say; raises OSError for no number."""
     size = answer.headers.get("Content-Length", "0")
     if not re.fullmatch(r"[0-9]{1,18}", size):
         raise OSError(f"its Content-Length must be a number of bytes, but is {shortened(repr(size))}")

@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -270,3 +271,9 @@ def test_a_vocabulary_holds_no_word_that_its_file_would_not_give_back(tmp_path: 
     tokenizer = ElmoTokenizer(words_file=str(path))
     assert tokenizer.predicted_words == vocabulary
     assert tokenizer.word_classes(vocabulary).tolist() == list(range(len(vocabulary)))
+
+
+def test_a_dataset_without_its_library_is_refused_by_a_line_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)  # as if it were not installed
+    with pytest.raises(ImportError, match=r"org/films is no file, .* pip install '\.\[train\]'"):
+        next(read_dataset("org/films", "train"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from typer import Argument, Option
 
+from ..disk.installed import require_packages
 from ..disk.whole_files import refuse_existing
 from ..text.batches import BATCH_POSITIONS
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
@@ -141,9 +142,7 @@ def embed(
     if engine is None:
         make_shards, processes = None, launched(on_cpu=device == "cpu")
     else:
-        from elmo_hf.embedding.ray_data import in_workers
-
-        make_shards, processes = partial(in_workers, device=device), Alone()
+        make_shards, processes = _workers_of_ray(device), Alone()
     if not processes.is_main_process:
         logging.getLogger("elmo_hf.text").setLevel(logging.ERROR)  # one process says what all read
     place = usable_device("cpu" if engine else device or processes.device)
@@ -163,6 +162,14 @@ def embed(
         say(f"Wrote {counted_sentences(count)} to {output}.")
         _note_no_words(chosen, words)
         note_names(names)
+
+
+def _workers_of_ray(device: str | None) -> Any:
+    """The function that makes shards on the workers of a Ray cluster."""
+    require_packages("ray", "ray")
+    from elmo_hf.embedding.ray_data import in_workers
+
+    return partial(in_workers, device=device)
 
 
 def _note_no_words(chosen: "ChosenWords | None", words: str | None) -> None:

@@ -69,7 +69,7 @@ class ElmoTrainer(Trainer):
                 The snippet loads that repository, or else the folder of this name.
             **labels: those of `Trainer.create_model_card`: `language`, `license`, `tags`, `finetuned_from`, `tasks`,
                 `dataset`, `dataset_tags` and `dataset_args`. The last two are Hub names and configurations; with them
-                the metadata has the scores too. `finetuned_from` may also be a folder or `"tiny"`.
+                the metadata has the scores too. `finetuned_from` may also be a folder or a short name.
         """
         if not self.is_world_process_zero():
             return

@@ -18,6 +18,7 @@ docs/files.md says how each format is recognised, and what is refused.
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,8 +127,14 @@ def read_dataset(name: str, split: str, column: str | None = None) -> Iterator[S
         column: the column; None: the first of `KEYS`.
 
     Raises:
+        ImportError: if the library is not installed; the message has the commands that install it.
         ValueError: if the dataset cannot be read; the message names dataset and row.
     """
+    if find_spec("datasets") is None:
+        raise ImportError(
+            f"{name} is no file, so it is read as a dataset, which needs datasets, not installed here: pip install "
+            "datasets, or in a clone of elmo-hf the whole extra: pip install '.[train]'"
+        )
     from datasets import load_dataset
     from datasets.exceptions import DatasetsError
 

@@ -1,8 +1,8 @@
 """The page: a visitor clicks a word, sees which words are near in each layer, moves the mix, and reads surprisals.
 
-`python app.py` starts it. The environment variable `ELMO_MODEL` has the models that a visitor may choose, Hub names or
-folders with commas between them; the default is `tiny`, which needs no network. `GRADIO_SERVER_PORT` has the port.
-Ctrl-C stops the page.
+`python app.py` starts it. The environment variable `ELMO_MODEL` has the models that a visitor may choose, Hub names,
+folders or short names, with commas between them; the default is `tiny`, which needs no network. `GRADIO_SERVER_PORT`
+has the port. Ctrl-C stops the page.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """Downloads of a published checkpoint, from a server on this machine."""
 
+import gzip
 import hashlib
 import io
 import re
@@ -106,6 +107,12 @@ def test_a_download_that_fails_is_named_and_not_kept(fault: str, server: FileSer
     with pytest.raises(ConversionError, match=re.escape(f"{server.url}{SMALL}/{OPTIONS}")):
         fetch([f"{server.url}{SMALL}/{OPTIONS}"], tmp_path / OPTIONS, seconds=0.5)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_server_may_call_a_packed_file_an_encoding(server: FileServer, tmp_path: Path) -> None:
+    server.contents["/elmo/a.tar.gz"] = b"archive"
+    server.fault = "gzip"  # the server packs it and says so
+    assert gzip.decompress(fetch([f"{server.url}a.tar.gz"], tmp_path / "a.tar.gz").read_bytes()) == b"archive"
 
 
 def test_no_redirect_leaves_https() -> None:

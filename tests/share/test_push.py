@@ -285,7 +285,7 @@ def test_a_run_that_pushes_nothing_loads_its_folder_and_names_no_folder_as_its_b
     trainer.create_model_card(finetuned_from=str(tmp_path / "models"))
     card = ModelCard.load(tmp_path / "run" / "README.md")
     assert 'pipeline("token-classification", model="run", trust_remote_code=True)' in card.text
-    assert "from the model in the folder `models` with" in card.text
+    assert "from the model `models` with" in card.text
     assert (card.data.pipeline_tag, card.data.base_model) == ("token-classification", None)
     assert "None" not in card.text
     trainer.create_model_card(finetuned_from="org/elmo-small")
