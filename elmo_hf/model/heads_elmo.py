@@ -579,7 +579,7 @@ class LinearChainCRF(nn.Module):
         return _wide(emissions), transitions, start, _wide(self.end)
 
     def _refuse_illegal(self, labels: Tensor, is_known: Tensor) -> None:
-        """Raises ValueError if there is no such label `(N, W)`, or a known one may not follow the known one before it."""
+        """Raises ValueError if there is no such label `(N, W)`, or a known one may not follow the one before it."""
         if not may_depend_on(labels):
             return
         check_range("labels", labels, len(self.labels) - 1)

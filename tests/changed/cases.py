@@ -5,7 +5,6 @@ import random
 import re
 import shutil
 from collections.abc import Callable
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,20 +21,14 @@ EQUAL, REFUSED, NAMED, UNSEEN, DEFECT = "equal", "refused", "named by check", "n
 FINISHED = 0  # the moment of a command that was not interrupted
 # How many of the cases of a thing with a list are cases of `check`, and of the others, how many change a file.
 SHARE_OF_CHECKS, SHARE_OF_FILES, SHARE_OF_INPUTS, SHARE_OF_GENTLE_STOPS = 0.25, 0.75, 0.35, 0.3
-# What `elmo-hf check` cannot see: patterns of names in a thing and of names of changes.
+# What `elmo-hf check` cannot see: expressions for names in a thing, and for names of changes.
 NOT_SEEN = (
-    ("*", "date"),  # the content is the same
-    ("README.md", "*"),  # a card may be edited
-    ("log.json", "*"),  # this and the next ones decide no number of the model
-    ("curve.png", "*"),
-    ("run.json", "*"),  # each checkpoint has a copy
-    ("runs*", "*"),
-    ("_index/SHA256SUMS", "remove"),  # as in folders of an earlier version
-    ("_index/SHA256SUMS", "rename"),
-    ("checkpoint-*", "remove"),  # as a whole
-    ("checkpoint-*", "rename"),
-    ("checkpoint-?", "duplicate"),  # the copy is complete, too
-    ("*", "duplicate to a user's name"),
+    (r".*", r"date"),  # the content is the same
+    (r"[^/]+", r"duplicate to a user's name"),  # in a checkpoint it is seen
+    (r"README\.md", r".*"),  # a card may be edited
+    (r"(log\.json|curve\.png|run\.json|runs(/.*)?)", r".*"),  # these decide no number of the model
+    (r"_index/SHA256SUMS", r"remove|rename"),  # as in folders of an earlier version
+    (r"checkpoint-\d+", r"remove|rename|duplicate"),  # as a whole; the copy is complete, too
 )
 # Keys of a log that hold times.
 TIMES = ("runtime", "per_second")
@@ -121,7 +114,7 @@ class Workshop:
 def run_case(workshop: Workshop, seed: str, number: int, names: list[str]) -> Judgement:
     """Runs the case of a number, which changes one of the things of these names."""
     generator = random.Random(f"{seed} {number}")
-    (name,) = generator.choices(names, [THINGS[each].weight for each in names])
+    (name,) = generator.choices(names, [THINGS[thing].weight for thing in names])
     folder = workshop.root / f"case {number}"
     if THINGS[name].has_list and generator.random() < SHARE_OF_CHECKS:
         judgement = judge_check(workshop, name, folder, generator)
@@ -178,13 +171,13 @@ def judge_check(workshop: Workshop, name: str, folder: Path, generator: random.R
     if outcome.is_refused:
         line = last_line(outcome)
         is_list = path.name == SUMS  # of which a line may name another file
-        is_named = is_list or any(each.name in line for each in touched)
+        is_named = is_list or any(changed.name in line for changed in touched)
         return Judgement(NAMED if is_named else DEFECT, name, change, line)
     inner = path.relative_to(result).as_posix()
     kind = change.partition(": ")[0]
     if kind == "duplicate" and "-copy" in touched[0].name:
         kind += " to a user's name"
-    may_be_unseen = any(fnmatch(inner, pattern) and fnmatch(kind, changes) for pattern, changes in NOT_SEEN)
+    may_be_unseen = any(re.fullmatch(names, inner) and re.fullmatch(changes, kind) for names, changes in NOT_SEEN)
     is_unseen = outcome.code == 0 and may_be_unseen
     return Judgement(UNSEEN if is_unseen else DEFECT, name, change, outcome.output[-2000:])
 

@@ -63,8 +63,9 @@ class Surroundings(NamedTuple):
             size = str(self.num_processes)
             os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
             os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-        real_time = time.time
-        time.time = lambda: real_time() + self.seconds
+        if self.seconds:
+            real_time = time.time
+            time.time = lambda: real_time() + self.seconds
         arrange()
 
 

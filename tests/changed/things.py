@@ -18,7 +18,7 @@ import pyarrow.parquet
 import torch
 from safetensors import safe_open
 
-from elmo_hf import ElmoForPreTraining
+from elmo_hf import ElmoConfig, ElmoForPreTraining
 from tests.helpers.archives import read_files, write_zip
 from tests.helpers.checkpoints import allennlp_to_folder, base_checkpoint, write_checkpoint
 from tests.helpers.language_models import words_file
@@ -248,8 +248,6 @@ def make_inputs(folder: Path, is_twin: bool) -> None:
 
 def save_language_model(folder: Path, seed: int) -> None:
     """Saves a language model with the vocabulary of the sentences."""
-    from elmo_hf import ElmoConfig
-
     torch.manual_seed(seed)
     model = ElmoForPreTraining(ElmoConfig(**FIELDS | {"num_softmax_words": len(VOCABULARY)}))
     model.save_pretrained(folder)
