@@ -27,6 +27,8 @@ MODULES = {
         remove_sentence_boundaries
     """,
     "allennlp.modules.elmo_lstm": "ElmoLstm LstmCellWithProjection",
+    "allennlp.modules.highway": "Highway",
+    "allennlp.modules.lstm_cell_with_projection": "LstmCellWithProjection",
     "allennlp.modules.scalar_mix": "ScalarMix",
     "allennlp.modules.token_embedders": "ElmoTokenEmbedder",
     "allennlp.nn": "",
