@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, Option
 
-from ..disk.whole_files import refuse_existing
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
 from .dry_run import show
 from .errors import check_usage, counted_sentences, refuse_alone, say
@@ -99,7 +98,7 @@ def embed(
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.processes import Alone, launched
     from elmo_hf.embedding.protein_names import HeaderPart, ProteinNames
-    from elmo_hf.embedding.shards import EmbeddingOptions, embed_documents, is_folder
+    from elmo_hf.embedding.shards import EmbeddingOptions, embed_documents, is_folder, refuse_finished
     from elmo_hf.embedding.window_vectors import Selection
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
@@ -117,7 +116,7 @@ def embed(
         return
     refuse_alone("a folder of shards, DIR/", is_folder(output), format=shard_format)
     if not is_folder(output):
-        refuse_existing(Path(output), is_folder=False)  # before the model is loaded
+        refuse_finished(Path(output))  # before the model is loaded
     chosen = None if words is None else ChosenWords(words)
 
     # pyarrow's own memory pool keeps up to 100 MiB of unused memory.
