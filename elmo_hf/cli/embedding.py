@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from typer import Argument, Option
 
 from ..disk.installed import require_packages
-from ..disk.whole_files import refuse_existing
 from ..text.batches import BATCH_POSITIONS
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
 from .dry_run import show
@@ -116,7 +115,7 @@ def embed(
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.processes import Alone, launched
     from elmo_hf.embedding.protein_names import HeaderPart, ProteinNames
-    from elmo_hf.embedding.shards import EmbeddingOptions, embed_documents, is_folder
+    from elmo_hf.embedding.shards import EmbeddingOptions, embed_documents, is_folder, refuse_finished
     from elmo_hf.embedding.window_vectors import Selection
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
@@ -134,7 +133,7 @@ def embed(
         return
     refuse_alone("a folder of shards, DIR/", is_folder(output), format=shard_format)
     if not is_folder(output):
-        refuse_existing(Path(output), is_folder=False)  # before the model is loaded
+        refuse_finished(Path(output))  # before the model is loaded
     chosen = None if words is None else ChosenWords(words)
 
     # pyarrow's own memory pool keeps up to 100 MiB of unused memory.

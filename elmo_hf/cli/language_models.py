@@ -61,6 +61,8 @@ def vocab(
     counts = Counter[str]()
     for sentence in tqdm(sentences, unit=" sentences"):
         counts.update(sentence.words)
+    if not counts:
+        raise ValueError(f"there are no words in {', '.join(corpora)}.")
     vocabulary = make_vocabulary(counts, size, min_count)
     with new_file(output) as file:
         file.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")

@@ -25,8 +25,9 @@ import hashlib
 import json
 import logging
 import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from pathlib import Path, PurePosixPath
@@ -55,6 +56,8 @@ logger = logging.getLogger(__name__)
 
 # The entry of a shard: the digest of job and sentences, the checksum and the size.
 ENTRY = re.compile(r"([0-9a-f]{64}) ([0-9a-f]{8}) ([0-9]+)\s*")
+# The file among the shards of a single file that says which file was joined from them.
+JOINED = "_joined.txt"
 # Formats of shards.
 FORMATS = ("parquet", "safetensors", "npz", "hdf5")
 # The approximate bytes of a shard's vectors, and the characters of a word in that estimate: 5 letters and a blank.
@@ -273,6 +276,7 @@ class Shards:
             self._joined = stack.enter_context(only_writer(place))
             stack.enter_context(named_if_full(place))
         if self._file is not None:
+            _remove_joined(self._file)
             refuse_existing(self._file, is_folder=False)
         names = self._folder.sizes()
         if names and JOB not in names:
@@ -385,6 +389,7 @@ class Shards:
         assert joined is not None, "`begin` names the place where the single file is written."
         write_records = WRITERS[file.suffix.lower()]
         write_records(joined, self._all_records(folder, entries))
+        (folder / JOINED).write_text(_identity(joined), encoding="ascii")
         move_into_place(joined, file)
         with leftover(folder):
             folder.replace(joined)  # removed here, or by a later process if this one is killed
@@ -450,6 +455,30 @@ class Shards:
 
     def _shard(self, number: int) -> str:
         return f"part-{number:05d}{self._suffix}"
+
+
+def refuse_finished(file: Path) -> None:
+    """Checks that a single file can be made; errors are those of `refuse_existing`."""
+    if file.exists():
+        # If another process is writing, it removes its shards itself.
+        with suppress(OSError), only_writer(file):
+            _remove_joined(file)
+    refuse_existing(file, is_folder=False)
+
+
+def _remove_joined(file: Path) -> None:
+    """Removes the shards of a file that was joined from them by a process that was killed afterwards."""
+    folder = Path(f"{file}.partial")
+    mark = folder / JOINED
+    if file.exists() and mark.is_file() and mark.read_text(encoding="ascii", errors="replace") == _identity(file):
+        with leftover(folder):
+            shutil.rmtree(folder)
+
+
+def _identity(file: Path) -> str:
+    """What a file keeps when it is renamed, but not when it is copied: its number on the disk, and its size."""
+    status = file.stat()
+    return f"{status.st_ino} {status.st_size}\n"
 
 
 def _copy_of_part(array: np.ndarray) -> np.ndarray:

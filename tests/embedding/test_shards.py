@@ -15,12 +15,22 @@ import torch
 
 from elmo_hf import ElmoModel, ElmoTokenizer, tiny_model
 from elmo_hf.disk.whole_files import only_writer
-from elmo_hf.embedding import Embedder, vector_files
+from elmo_hf.embedding import Embedder, shards, vector_files
 from elmo_hf.embedding.chosen_words import ChosenWords
 from elmo_hf.embedding.processes import Alone
 from elmo_hf.embedding.vector_files import Record
 from elmo_hf.embedding.window_vectors import Selection
-from tests.helpers.interrupts import Waiting, at_call, contents, count_rows, interrupted, unjoined, work_of
+from tests.helpers.interrupts import (
+    Interrupt,
+    Waiting,
+    at_call,
+    contents,
+    count_rows,
+    interrupted,
+    power_cut,
+    unjoined,
+    work_of,
+)
 from tests.helpers.vectors import SENTENCES, TEXT, read_vectors
 
 Embed = Callable[..., int]
@@ -160,6 +170,27 @@ def test_the_copy_of_a_shard_or_an_entry_is_named_and_its_removal_is_enough(
     copy.unlink()
     embed(output)
     assert contents(output) == contents(f"whole-{output}")
+
+
+def test_the_shards_of_a_file_that_was_joined_are_removed_and_others_stay(
+    embed: Embed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(shards, "leftover", lambda path: power_cut())  # when the file has its name
+        with pytest.raises(Interrupt):
+            embed("out.npz")
+    assert Path("out.npz.partial").is_dir()
+    whole = Path("out.npz").read_bytes()
+    Path("out.npz").rename("mine.npz")
+    Path("out.npz").write_bytes(whole)  # a copy that somebody made
+    with pytest.raises(FileExistsError):
+        embed("out.npz")
+    assert Path("out.npz.partial").is_dir()
+    Path("mine.npz").rename("out.npz")
+    with pytest.raises(FileExistsError):
+        embed("out.npz")
+    assert [path.name for path in Path().glob("*out.npz*")] == ["out.npz"]
+    assert Path("out.npz").read_bytes() == whole
 
 
 def take_other_sentences(path: Path) -> None:
