@@ -22,7 +22,7 @@ from transformers.modeling_outputs import QuestionAnsweringModelOutput, Sequence
 from transformers.utils import ModelOutput, logging
 
 from .configuration_elmo import ElmoConfig, require
-from .layers_elmo import IGNORED, POOLINGS, check_range, check_shape, checked_words, may_depend_on
+from .layers_elmo import IGNORED, POOLINGS, check_range, check_shape, checked_words, may_depend_on, may_look_at
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, can_return_tuple
 from .scan_elmo import State, Stepped, autocast_dtype, has_transforms, is_exporting, lstm, scan_words
 
@@ -695,6 +695,9 @@ class ElmoForSequenceClassification(ElmoTaskModel):
 
         `labels`: `(B,)` classes, -100 for a text that the loss leaves out; multi-label: 0.0 or 1.0 `(B, num_labels)`;
         regression: `(B,)` or `(B, num_labels)`. If the loss leaves out all texts, it is 0.
+
+        Raises:
+            ValueError: if a multi-label label is not from 0.0 to 1.0.
         """
         pooled = self.pooler(texts.vectors, texts.rows.mask)
         if self.num_texts == 2:
@@ -708,6 +711,10 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         loss = self.loss_function(
             labels=labels, pooled_logits=logits, config=self.config, num_items_in_batch=num_classified
         )
+        if self.config.problem_type == "multi_label_classification" and may_look_at(labels):
+            illegal_labels = labels[(labels < 0) | (labels > 1)].tolist()
+            legal = "from 0.0 to 1.0 in multi-label classification"
+            require(not illegal_labels, "labels", legal, next(iter(illegal_labels), None))
         return loss + self.mix_penalty(), logits
 
 

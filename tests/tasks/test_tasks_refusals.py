@@ -54,6 +54,9 @@ REFUSALS: dict[str, Callable[[], object]] = {
         torch.tensor([[-torch.inf, 1.0]]), torch.ones(1, 2), [[(0, 0), (0, 1)]], ["a"], null_threshold=0.0
     ),
     "`labels` must be a tensor of shape (3, 8), found (3, 7)": lambda: run("labelling", labels=torch.zeros(3, 7)),
+    "`labels` must be from 0.0 to 1.0 in multi-label classification, found -100.0": lambda: run(
+        "classification", labels=torch.tensor([[0.0, 1.0, 0.5], [1.0, -100.0, 0.0], [0.0, 0.0, 0.0]])
+    ),
     "`bilm_layers` must be a tensor of shape (3, 8, 3, 14)": lambda: run("crf", bilm_layers=torch.zeros(3, 3, 8, 14)),
     "found ['layer_1']": lambda: run("crf", trains=True, bilm_layers=torch.zeros(3, 8, 3, 14), FREEZE_BILM=["layer_1"]),
     "'I-PER' cannot follow 'O', found at word 1 of text 0": lambda: loss(0, 2, -100),
