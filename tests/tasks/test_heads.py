@@ -75,9 +75,12 @@ def test_no_answer_is_a_target_with_the_logit_0(side: str, label: str) -> None:
     is_text = batch["attention_mask"] == 1
     first = [row.nonzero()[0].item() for row in is_text]
     assert (max(first) > 0) == (side == "left")
+    padded = first.index(max(first))  # a row that begins with padding, if any does
     starts, ends = batch["start_positions"].tolist(), batch["end_positions"].tolist()
-    starts[1], ends[1] = first[1], first[1]
-    batch["start_positions"][1] = batch["end_positions"][1] = 0 if label == "position 0" else first[1]
+    starts[padded] = ends[padded] = first[padded]
+    position = 0 if label == "position 0" else first[padded]
+    batch["start_positions"][padded] = position
+    batch["end_positions"][padded] = position
     output = model(**batch)
     assert [output.start_logits[row, first[row]].item() for row in range(3)] == [0, 0, 0]
     assert [output.end_logits[row, first[row]].item() for row in range(3)] == [0, 0, 0]
@@ -85,7 +88,8 @@ def test_no_answer_is_a_target_with_the_logit_0(side: str, label: str) -> None:
     output.loss.backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
     # More weight on no answer lowers every logit of that context.
-    only = model(**{**batch, "start_positions": torch.tensor([-100, 0, -100])}).loss
+    batch["start_positions"] = torch.full((3,), -100).index_fill(0, torch.tensor(padded), 0)
+    only = model(**batch).loss
     model.zero_grad()
     only.backward()
     assert model.qa_outputs.bias.grad[0] > 0
