@@ -402,7 +402,9 @@ class PlainProducts:
     def num_blocks(self, count: int) -> int:
         """The number of blocks for `count` vectors: a power of two, each with at least `count` rows of W."""
         directions, height, _ = self.weight.shape
-        if directions > 1 or self.weight.device.type != "cpu" or (count == 1 and not self.is_amd):
+        if count == 0 or directions > 1 or self.weight.device.type != "cpu":
+            return 1
+        if count == 1 and not self.is_amd:
             return 1
         most = min(height // count, self.weight.nbytes // self.block_bytes)
         return math.gcd(height, 1 << max(most.bit_length() - 1, 0))

@@ -482,11 +482,18 @@ def as_batch(text: Any, text_pair: Any, is_batched: bool, is_split_into_words: b
     """The texts of a call, one or two for each row.
 
     A batch may also hold pairs: tuples of two texts, or lists of two strings if those are not words.
+
+    Raises:
+        ValueError: if there is not one second text for each first text.
     """
     if not is_batched:
         return [(text,)] if text_pair is None else [(text, text_pair)]
     if text_pair is not None:
-        return list(zip(text, text_pair, strict=True))
+        legal = f"a list with as many texts as `text`, which has {len(text)}"
+        require(isinstance(text_pair, Iterable) and not isinstance(text_pair, str), "text_pair", legal, text_pair)
+        second_texts = list(text_pair)
+        require(len(second_texts) == len(text), "text_pair", legal, text_pair)
+        return list(zip(text, second_texts, strict=True))
     if all(_is_pair(row, is_split_into_words) for row in text):
         return [tuple(pair) for pair in text]
     return [(row,) for row in text]
@@ -508,14 +515,14 @@ def _words_of(value: Any) -> list[str] | None:
     return words if all(isinstance(word, str) for word in words) else None
 
 
-def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) -> SplitText:
-    """Splits a string, or takes words in their order; raises ValueError for anything else."""
+def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any], name: str = "text") -> SplitText:
+    """Splits a string, or takes words in their order; raises ValueError, with the argument's name, for others."""
     if is_split_into_words:
         words = _words_of(text)
         if words is None:
-            raise ValueError(f"`text` must be a list of words with `is_split_into_words=True`, found {text!r:.200}.")
+            raise ValueError(f"`{name}` must be a list of words with `is_split_into_words=True`, found {text!r:.200}.")
         return SplitText(words, [(0, len(word)) for word in words], range(len(words)))
-    require(isinstance(text, str), "text", "a string, or a list of words with `is_split_into_words=True`", text)
+    require(isinstance(text, str), name, "a string, or a list of words with `is_split_into_words=True`", text)
     try:
         pairs = split(text)
     except UnicodeEncodeError:
@@ -1056,9 +1063,11 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         encodings: list[WordEncoding] = []
         samples: list[int] = []
         for sample, row in enumerate(as_batch(text, text_pair, is_batched, is_split_into_words)):
-            texts = tuple(to_words(row_text, is_split_into_words, self.split_text) for row_text in row)
+            texts = [to_words(row[0], is_split_into_words, self.split_text)]
+            if len(row) == 2:
+                texts.append(to_words(row[1], is_split_into_words, self.split_text, "text_pair"))
             num_boundaries = 0 if boundaries is None else 2 * len(texts)
-            windows = self._truncate(texts, num_boundaries, truncation_strategy, max_length, overlap)
+            windows = self._truncate(tuple(texts), num_boundaries, truncation_strategy, max_length, overlap)
             encodings += [WordEncoding(window, boundaries) for window in windows]
             samples += [sample] * len(windows)
         side = self._checked_padding_side(padding_side)
