@@ -74,6 +74,7 @@ FURTHER = {"auto_map", "custom_pipelines", "quantization_config", "task_specific
 # Rules that several fields share: each in words, and as a check.
 RATE = ("in [0, 1)", lambda value: 0 <= value < 1)
 CLIP = ("a positive number, or None to switch it off", lambda value: 0 < value < math.inf)
+WORD_VECTORS = "a dict of `num_words`, at least 3, `size`, at least 1, and `trainable`, True or False"
 
 
 class Pipelines(dict):
@@ -117,6 +118,16 @@ def are_filters(value: Sequence) -> bool:
         if width < 1 or count < 1:
             return False
     return True
+
+
+def are_word_vectors(value: dict[str, int | bool]) -> bool:
+    """Whether this describes a task's own word vectors, as `WORD_VECTORS` says."""
+    if value.keys() != {"num_words", "size", "trainable"}:
+        return False
+    num_words, size = value["num_words"], value["size"]
+    if type(num_words) is not int or type(size) is not int:
+        return False
+    return num_words >= 3 and size >= 1 and isinstance(value["trainable"], bool)
 
 
 def require(is_legal: bool, name: str, legal: str, found: object) -> None:
@@ -167,8 +178,8 @@ class ElmoConfig(PreTrainedConfig):
         hidden_size: width of the ELMo vectors, 2P (P with one direction); another value is an error.
         num_output_representations: how many independent scalar mixes the model computes.
         representation_dropout: dropout on each mixed representation, in training only.
-        scalar_mix_weights: L+1 true weights (summing to 1) that every mix gets when a model is made or loaded. None:
-            the checkpoint's weights, or else equal ones. Saved folders have None here.
+        scalar_mix_weights: L+1 true weights (summing to 1) that every scalar mix gets, with a scale of 1, when a model
+            is made or loaded. None: the checkpoint's weights, or else equal ones. Saved folders have None here.
         scalar_mix_trainable: whether mixes learn; if False their parameters have `requires_grad=False`.
         scalar_mix_layer_norm: `"none"`; `"batch"`, as in AllenNLP: one mean and variance for the whole batch, so a
             vector depends on the other texts of its batch; `"word"`: each word vector by itself.
@@ -307,6 +318,10 @@ class ElmoConfig(PreTrainedConfig):
         if self.token_encoder == "char_cnn":
             legal = "given if and only if `num_input_words` is above 0"
             require((num_words > 0) == (size is not None), "word_embedding_size", legal, size)
+            if num_words > 0:
+                most = self.vocab_size - 2
+                legal = f"at most `vocab_size` - 2 = {most}, because padding and characters have ids too"
+                require(num_words <= most, "num_input_words", legal, num_words)
             widest = max(width for width, _ in self.char_filters)
             legal = f"at least {widest}, the width of the widest of `char_filters`"
             require(self.max_word_length >= widest, "max_word_length", legal, self.max_word_length)
@@ -319,6 +334,8 @@ class ElmoConfig(PreTrainedConfig):
         """Checks the fields of mixes, task models and language models."""
         if self.scalar_mix_weights is not None:
             check_mix_weights("scalar_mix_weights", self.scalar_mix_weights, self.num_hidden_layers + 1)
+        if self.word_vectors is not None:
+            require(are_word_vectors(self.word_vectors), "word_vectors", WORD_VECTORS, self.word_vectors)
         labels = {*(self.id2label or ())}
         require(labels == {*range(len(labels))}, "id2label", "a name for each number from 0 on", self.id2label)
         frozen, parts = self.freeze_bilm, self.bilm_parts

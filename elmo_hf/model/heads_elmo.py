@@ -118,6 +118,8 @@ class LSTM(nn.LSTM):
         dtype = autocast_dtype(inputs.device.type)
         if dtype is not None:
             inputs = inputs.to(dtype)
+        if inputs.shape[1] == 0:  # torch's LSTM refuses it
+            return inputs.new_zeros(inputs.shape[0], 0, self.hidden_size)
         names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
         weights = [getattr(self, name).to(inputs.dtype) for name in names]
         zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
@@ -164,14 +166,16 @@ class TaskEncoder(nn.Module):
     def __init__(self, config: ElmoConfig) -> None:
         """Builds the encoder that `task_encoder` of the config names."""
         super().__init__()
-        self.word_vector_size = config.word_vectors["size"] if config.word_vectors else 0
+        self.word_vector_size = 0
+        if config.word_vectors is not None:
+            self.word_vector_size = config.word_vectors["size"]
         elmo_size = config.num_directions * config.projection_size
         mark_size = config.mark_size or 0
         if mark_size > 0:
             self.mark_vectors = nn.Embedding(2, mark_size)
         self.lstm: BiLSTM | None = None
         if config.task_encoder == "lstm":
-            token_size = self.word_vector_size if config.word_vectors else config.projection_size
+            token_size = config.projection_size if config.word_vectors is None else self.word_vector_size
             self.lstm = BiLSTM(token_size + mark_size + elmo_size, config.task_hidden_size)
             first_size = 2 * config.task_hidden_size
         else:
@@ -293,11 +297,12 @@ class ElmoTaskModel(ElmoPreTrainedModel):
                 "rate for them is 1e-3; at BERT's, such as 5e-5, they hardly move. With `freeze_bilm=False` all learn."
             )
 
-    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Saves the model; the config loses the softmax of a language model, which is not saved."""
-        self.config.num_softmax_words = None
-        self.config.share_embedding_softmax = False
-        super().save_pretrained(save_directory, **kwargs)
+    def config_to_save(self) -> ElmoConfig:
+        """As in `ElmoPreTrainedModel`, without the softmax of a language model, which is not saved."""
+        config = super().config_to_save()
+        config.num_softmax_words = None
+        config.share_embedding_softmax = False
+        return config
 
     @can_return_tuple
     def forward(
@@ -366,23 +371,26 @@ class ElmoTaskModel(ElmoPreTrainedModel):
 
         Raises:
             TypeError: if ids are not integers.
-            ValueError: if a shape is wrong, if a row does not have `num_texts` texts, if `marks` are given without
-                `mark_size`, or if `bilm_layers` are given although the biLM learns.
+            ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, if a shape is wrong, if a row
+                does not have `num_texts` texts, if `marks` are given without `mark_size`, or if `bilm_layers` are
+                given although the biLM learns.
         """
         if inputs_embeds is None:
             ids, mask = checked_words(input_ids, attention_mask, self.config)
             texts = self._texts(ids, mask)
             is_word = ~self.elmo.boundaries(ids)
         else:
+            require(input_ids is None, "input_ids", "None with `inputs_embeds`", input_ids)
             require(self.num_texts == 1, "inputs_embeds", "None for pairs, which only ids tell apart", "a tensor")
-            inputs_embeds, mask = self.elmo.embed_embeds(inputs_embeds, attention_mask)
+            embeddings, mask = self.elmo.embed_embeds(inputs_embeds, attention_mask)
             texts = [mask]
             is_word = mask
         if self.config.mark_size is not None:
             check_shape("marks", marks, mask.shape)
         require(marks is None or self.config.mark_size is not None, "marks", "None without `mark_size`", "a tensor")
         if bilm_layers is None:
-            embeddings = self.elmo.embed_ids(ids, mask) if inputs_embeds is None else inputs_embeds
+            if inputs_embeds is None:
+                embeddings = self.elmo.embed_ids(ids, mask)
             layers = self._run_bilm(embeddings, mask, texts)
         else:
             shape = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)
@@ -509,6 +517,8 @@ class LinearChainCRF(nn.Module):
         Raises:
             ValueError: if there is no such label, or if it may not follow the one before it.
         """
+        if mask.shape[1] == 0:
+            return _wide(emissions).sum()  # 0, with a gradient
         is_known = mask & (labels != IGNORED)
         labels = labels.masked_fill(~is_known, 0).long()
         agrees = labels.unsqueeze(-1) == torch.arange(len(self.labels), device=labels.device)

@@ -405,13 +405,16 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 class ElmoForCausalLM(ElmoForPreTraining):
     """The forward language model; of a biLM, only its forward direction is loaded, and saved again."""
 
-    _keys_to_ignore_on_load_unexpected = [r"\.backward_lstm\."]
+    # Of a biLM: its backward direction, and linear mixes of both directions.
+    _keys_to_ignore_on_load_unexpected = [r"\.backward_lstm\.", r"\.linear_mixes\."]
     # The package's streams and scores are those of `ElmoForPreTraining`, whose arguments and classes are others.
     package_parts = None
 
     def __init__(self, config: ElmoConfig) -> None:
         """Makes a model of one direction with random weights; `config` itself does not change."""
         config = copy.copy(config)
+        if config.bidirectional:
+            config.layer_mix = "scalar"  # a linear mix is of both directions, and no logits depend on it
         config.bidirectional = False
         config.hidden_size = config.projection_size
         super().__init__(config)

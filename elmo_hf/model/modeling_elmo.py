@@ -213,7 +213,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
         """Loads a model from safetensors files, like every transformers model.
 
-        The argument `scalar_mix_weights` replaces the mix weights of the checkpoint.
+        The argument `scalar_mix_weights` replaces the weights of the checkpoint's mixes and sets every scale to 1; a
+        linear mix ignores it.
         """
         accept_scales_without_axes()
         loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **({"use_safetensors": True} | kwargs))
@@ -288,18 +289,30 @@ class ElmoPreTrainedModel(PreTrainedModel):
         is_adapter = getattr(self, "_hf_peft_config_loaded", False)
         if is_main_process and not is_adapter:
             self._save_files_beside(Path(save_directory))
-        # Weights in the config would replace the checkpoint's mixes at loading.
-        self.config.scalar_mix_weights = None
-        self.config.custom_pipelines = {
-            task: {"impl": f"{AUTO_MAP[auto_class].split('.')[0]}.{pipeline.__name__}", "pt": [auto_class]}
-            for task, (pipeline, auto_class) in self.pipelines.items()
-        }
         written = dict(kwargs)
         if kwargs.get("state_dict") is not None:
             written["state_dict"] = dict(kwargs["state_dict"])  # transformers empties what it writes
-        super().save_pretrained(save_directory, **written)
+        config = self.config
+        self.config = self.config_to_save()
+        try:
+            super().save_pretrained(save_directory, **written)
+        finally:
+            self.config = config
         if must_push and is_main_process:
             self._push(pushing.pop("repo_id", os.path.basename(save_directory)), kwargs, pushing)
+
+    def config_to_save(self) -> ElmoConfig:
+        """A copy of the config as a saved folder has it: with our pipelines, and without weights of mixes.
+
+        Weights in the config would replace those of the saved mixes at loading.
+        """
+        config = copy.copy(self.config)
+        config.scalar_mix_weights = None
+        config.custom_pipelines = {
+            task: {"impl": f"{AUTO_MAP[auto_class].split('.')[0]}.{pipeline.__name__}", "pt": [auto_class]}
+            for task, (pipeline, auto_class) in self.pipelines.items()
+        }
+        return config
 
     def _push(self, name: str, saving: dict[str, Any], pushing: dict[str, Any]) -> None:
         """Pushes what `save_pretrained` writes with the arguments `saving`.

@@ -1063,11 +1063,9 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         encodings: list[WordEncoding] = []
         samples: list[int] = []
         for sample, row in enumerate(as_batch(text, text_pair, is_batched, is_split_into_words)):
-            texts = [to_words(row[0], is_split_into_words, self.split_text)]
-            if len(row) == 2:
-                texts.append(to_words(row[1], is_split_into_words, self.split_text, "text_pair"))
+            texts = self._split_row(row, is_split_into_words)
             num_boundaries = 0 if boundaries is None else 2 * len(texts)
-            windows = self._truncate(tuple(texts), num_boundaries, truncation_strategy, max_length, overlap)
+            windows = self._truncate(texts, num_boundaries, truncation_strategy, max_length, overlap)
             encodings += [WordEncoding(window, boundaries) for window in windows]
             samples += [sample] * len(windows)
         side = self._checked_padding_side(padding_side)
@@ -1095,6 +1093,13 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             data["overflow_to_sample_mapping"] = np.array(samples, dtype=np.int64)
         is_alone = not is_batched and return_tensors is None and not return_overflowing_tokens
         return BatchEncoding(convert(data, return_tensors, drop_batch=is_alone), encodings)
+
+    def _split_row(self, row: tuple[Any, ...], is_split_into_words: bool) -> tuple[SplitText, ...]:
+        """The words of one text, or of a pair."""
+        texts = [to_words(row[0], is_split_into_words, self.split_text)]
+        if len(row) == 2:
+            texts.append(to_words(row[1], is_split_into_words, self.split_text, "text_pair"))
+        return tuple(texts)
 
     def _truncate(
         self,

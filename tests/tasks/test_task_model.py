@@ -157,6 +157,14 @@ def test_a_saved_model_claims_no_softmax(tmp_path: Path) -> None:
     assert (saved.num_softmax_words, saved.share_embedding_softmax) == (None, False)
 
 
+def test_saving_does_not_change_the_config(tmp_path: Path) -> None:
+    model = make_task_model("labelling", num_softmax_words=9, scalar_mix_weights=[0.2, 0.3, 0.5])
+    config, fields = model.config, model.config.to_dict()
+    model.save_pretrained(tmp_path)
+    assert model.config is config
+    assert config.to_dict() == fields
+
+
 def test_each_text_gets_a_row_with_its_words_first_which_go_back_to_their_places() -> None:
     rows = TextRows([TEXTS == 1, TEXTS == 2])
     assert rows.mask.tolist() == [[True, True], [True, False], [True, False], [True, True]]
