@@ -141,7 +141,7 @@ SPECIAL_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)  # in the vocabular
 _BOUNDARY_IDS = {BEGIN_SENTENCE: BEGIN_SENTENCE_ID, END_SENTENCE: END_SENTENCE_ID}
 
 
-class Marks(NamedTuple):
+class WordMarks(NamedTuple):
     """The ids around a word's characters."""
 
     begin: int
@@ -149,10 +149,10 @@ class Marks(NamedTuple):
     filler: int
 
 
-BYTE_MARKS = Marks(begin=BEGIN_WORD_ID, end=END_WORD_ID, filler=FILLER_ID)
+BYTE_MARKS = WordMarks(begin=BEGIN_WORD_ID, end=END_WORD_ID, filler=FILLER_ID)
 
 
-def mark_words(characters: np.ndarray, lengths: Sequence[int], num_characters: int, marks: Marks) -> np.ndarray:
+def mark_words(characters: np.ndarray, lengths: Sequence[int], num_characters: int, marks: WordMarks) -> np.ndarray:
     """Puts each word in a row, between its begin and end marks, with filler behind.
 
     Args:
@@ -325,8 +325,8 @@ FILLER = "<pad>"
 BEGIN_WORD = "<eow>"
 END_WORD = "<bow>"
 
-CHARACTER = "c:"
-WORD = "w:"
+CHARACTER_PREFIX = "c:"
+WORD_PREFIX = "w:"
 NEEDED_CHARACTERS = (BOS, EOS, UNKNOWN, FILLER, BEGIN_WORD, END_WORD)
 
 
@@ -339,8 +339,8 @@ class CodePointCodec:
         """Takes the vocabulary, ids by name, and C; raises ValueError without a required character or word."""
         self.symbols = dict(vocabulary)
         self.max_word_length = max_word_length
-        self._characters = _names_with_prefix(vocabulary, CHARACTER)
-        self._words = _names_with_prefix(vocabulary, WORD)
+        self._characters = _names_with_prefix(vocabulary, CHARACTER_PREFIX)
+        self._words = _names_with_prefix(vocabulary, WORD_PREFIX)
         boundary_ids = {name: vocabulary[name] for name in self.boundaries if name in vocabulary}
         self._boundary_ids = list(boundary_ids.values())
         self.id_shape: tuple[int, ...]
@@ -393,9 +393,9 @@ class CodePointCodec:
         return is_boundary | is_padding
 
     @property
-    def _marks(self) -> Marks:
+    def _marks(self) -> WordMarks:
         characters = self._characters
-        return Marks(begin=characters[BEGIN_WORD], end=characters[END_WORD], filler=characters[FILLER])
+        return WordMarks(begin=characters[BEGIN_WORD], end=characters[END_WORD], filler=characters[FILLER])
 
     def _word_ids(self, words: Sequence[str]) -> np.ndarray:
         """Word ids `(N,)` of words that are already cut."""
@@ -719,9 +719,9 @@ class WordEncoding:
 #
 # Pads texts of different lengths, and converts between nested lists, arrays and tensors.
 #
-# The ids of a text are an array `(T, *id_shape)`: `(T, C)` for characters, `(T,)` for word ids. Codecs make the
-# smallest integers that hold their ids, because a word has C of them; what a caller gets is int64, as from every
-# tokenizer of transformers, which is what ONNX Runtime and embeddings of torch take.
+# The ids of a text are an array `(T, *id_shape)`: `(T, C)` for characters, `(T,)` for word ids. Character codecs use
+# small integers, because a word has C of them; what a caller gets is int64, as from every tokenizer of transformers,
+# which is what ONNX Runtime and embeddings of torch take.
 #
 # The tokenizer of a folder also works where torch is not installed, with lists and NumPy arrays.
 #
@@ -988,7 +988,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         if isinstance(self._codec, VocabularyCodec):
             unknown = UNKNOWN_WORD
             special_tokens["unk_token"] = UNKNOWN_WORD
-        # As an argument, transformers would copy it, which doubles the time.
+        # Set here, because transformers copies a tokenizer that it gets as an argument, which doubles the time.
         self._tokenizer = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=unknown))
         # transformers saves its arguments, and gives them to this method when it loads the tokenizer.
         saved: dict[str, Any] = {
@@ -1001,7 +1001,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             "add_boundaries": add_boundaries,
         }
         super().__init__(**(special_tokens | kwargs | saved))
-        # Last, because for a large vocabulary transformers replaces the pattern by its own.
+        # Last, because transformers replaces the splitter's pattern if the vocabulary is large.
         self._tokenizer.pre_tokenizer = make_word_splitter(word_splitter)
 
     @classmethod
