@@ -12,12 +12,13 @@ inserts and removes nothing; padding may be on either side; equal words of a bat
 long texts are read in pieces (`BiLM.read_in_pieces`).
 """
 
+import contextlib
 import copy
 import functools
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -295,12 +296,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
         written = dict(kwargs)
         if kwargs.get("state_dict") is not None:
             written["state_dict"] = dict(kwargs["state_dict"])  # transformers empties what it writes
-        config = self.config
-        self.config = self.config_to_save()
-        try:
+        with using_config(self, self.config_to_save()):
             super().save_pretrained(save_directory, **written)
-        finally:
-            self.config = config
         if must_push and is_main_process:
             self._push(pushing.pop("repo_id", os.path.basename(save_directory)), kwargs, pushing)
 
@@ -395,6 +392,17 @@ class ElmoPreTrainedModel(PreTrainedModel):
         else:
             # Modules of a task head, and children of ours, which their parent overwrites afterwards.
             super()._init_weights(module)
+
+
+@contextlib.contextmanager
+def using_config(model: Any, config: ElmoConfig) -> Iterator[None]:
+    """Gives a model another config for the `with` block."""
+    previous = model.config
+    model.config = config
+    try:
+        yield
+    finally:
+        model.config = previous
 
 
 def file_of(source: str, name: str, revision: str | None) -> Path | None:
