@@ -307,12 +307,17 @@ class ElmoTaskModel(ElmoPreTrainedModel):
                 "rate for them is 1e-3; at BERT's, such as 5e-5, they hardly move. With `freeze_bilm=False` all learn."
             )
 
-    def config_to_save(self) -> ElmoConfig:
-        """As in `ElmoPreTrainedModel`, without the softmax of a language model, which is not saved."""
-        config = super().config_to_save()
-        config.num_softmax_words = None
-        config.share_embedding_softmax = False
-        return config
+    def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
+        """Saves the model; the saved config has no softmax of a language model, which is not saved."""
+        num_softmax_words = self.config.num_softmax_words
+        share_embedding_softmax = self.config.share_embedding_softmax
+        self.config.num_softmax_words = None
+        self.config.share_embedding_softmax = False
+        try:
+            super().save_pretrained(save_directory, **kwargs)
+        finally:
+            self.config.num_softmax_words = num_softmax_words
+            self.config.share_embedding_softmax = share_embedding_softmax
 
     @can_return_tuple
     def forward(

@@ -12,13 +12,12 @@ inserts and removes nothing; padding may be on either side; equal words of a bat
 long texts are read in pieces (`BiLM.read_in_pieces`).
 """
 
-import contextlib
 import copy
 import functools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -293,26 +292,18 @@ class ElmoPreTrainedModel(PreTrainedModel):
         is_adapter = getattr(self, "_hf_peft_config_loaded", False)
         if is_main_process and not is_adapter:
             self._save_files_beside(Path(save_directory))
-        written = dict(kwargs)
-        if kwargs.get("state_dict") is not None:
-            written["state_dict"] = dict(kwargs["state_dict"])  # transformers empties what it writes
-        with using_config(self, self.config_to_save()):
-            super().save_pretrained(save_directory, **written)
-        if must_push and is_main_process:
-            self._push(pushing.pop("repo_id", os.path.basename(save_directory)), kwargs, pushing)
-
-    def config_to_save(self) -> ElmoConfig:
-        """A copy of the config as a saved folder has it: with our pipelines, and without weights of mixes.
-
-        Weights in the config would replace those of the saved mixes at loading.
-        """
-        config = copy.copy(self.config)
-        config.scalar_mix_weights = None
-        config.custom_pipelines = {
+        # Weights in the config would replace the checkpoint's mixes at loading.
+        self.config.scalar_mix_weights = None
+        self.config.custom_pipelines = {
             task: {"impl": f"{AUTO_MAP[auto_class].split('.')[0]}.{pipeline.__name__}", "pt": [auto_class]}
             for task, (pipeline, auto_class) in self.pipelines.items()
         }
-        return config
+        written = dict(kwargs)
+        if kwargs.get("state_dict") is not None:
+            written["state_dict"] = dict(kwargs["state_dict"])  # transformers empties what it writes
+        super().save_pretrained(save_directory, **written)
+        if must_push and is_main_process:
+            self._push(pushing.pop("repo_id", os.path.basename(save_directory)), kwargs, pushing)
 
     def _push(self, name: str, saving: dict[str, Any], pushing: dict[str, Any]) -> None:
         """Pushes what `save_pretrained` writes with the arguments `saving`.
@@ -392,17 +383,6 @@ class ElmoPreTrainedModel(PreTrainedModel):
         else:
             # Modules of a task head, and children of ours, which their parent overwrites afterwards.
             super()._init_weights(module)
-
-
-@contextlib.contextmanager
-def using_config(model: Any, config: ElmoConfig) -> Iterator[None]:
-    """Gives a model another config for the `with` block."""
-    previous = model.config
-    model.config = config
-    try:
-        yield
-    finally:
-        model.config = previous
 
 
 def file_of(source: str, name: str, revision: str | None) -> Path | None:
