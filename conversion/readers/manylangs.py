@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from elmo_hf.model.configuration_elmo import PADDING_ID
-from elmo_hf.model.tokenization_elmo import BOS, CHARACTER, EOS, PADDING, WORD
+from elmo_hf.model.tokenization_elmo import BOS, CHARACTER_PREFIX, EOS, PADDING, WORD_PREFIX
 from elmo_hf.public import ElmoConfig, ElmoTokenizer
 
 from ..contract import Checkpoint, NamedFiles
@@ -73,9 +73,9 @@ def name_symbols(characters: Mapping[str, int], words: Mapping[str, int], num_ch
 
     `characters` and `words` have the index in the model's table, from 0; they are empty if the model lacks the table.
     """
-    symbols = {WORD + word: 1 + num_characters + index for word, index in words.items()}
-    symbols |= {CHARACTER + character: 1 + index for character, index in characters.items()}
-    prefix = CHARACTER if characters else WORD
+    symbols = {WORD_PREFIX + word: 1 + num_characters + index for word, index in words.items()}
+    symbols |= {CHARACTER_PREFIX + character: 1 + index for character, index in characters.items()}
+    prefix = CHARACTER_PREFIX if characters else WORD_PREFIX
     for mark in (BOS, EOS):
         if prefix + mark in symbols:
             symbols[mark] = symbols.pop(prefix + mark)

@@ -5,11 +5,11 @@
 A model is a token encoder (the character CNN of Kim et al. 2016, or a word embedding), L layers of LSTMP cells (Sak et
 al. 2014) in two directions that never mix, and scalar mixes on top.
 
-Glossary of the whole package, unless a section gives a letter another meaning (N, S and W do change): B batch, T words
-of the longest sentence, C characters per word (`max_word_length`), E character embedding (`char_embedding_size`), F
-filters in total, W word embedding (`word_embedding_size`), P projection (`projection_size`), H memory cell
-(`cell_size`), L layers (`num_hidden_layers`). Widths 2P and 2H are for two directions; a model of one direction
-(`bidirectional=False`) has P and H, and its first layer has the token vector once.
+Glossary of the whole package; a section's own glossary overrides this one: B batch, T words of the longest sentence, C
+characters per word (`max_word_length`), E character embedding (`char_embedding_size`), F filters in total, W word
+embedding (`word_embedding_size`), P projection (`projection_size`), H memory cell (`cell_size`), L layers
+(`num_hidden_layers`). Widths 2P and 2H are for two directions; a model of one direction (`bidirectional=False`) has P
+and H, and its first layer has the token vector once.
 
 Deliberate differences from bilm-tf's `options.json`: None (never 0) switches a clip off; fields record whether a linear
 projection exists (`char_projection`, `cell_projection`); bilm-tf infers this from sizes, AllenNLP always assumes one;
@@ -45,7 +45,7 @@ CODE_FILES = (
 IS_CODE_OF_FOLDER = __name__.startswith("transformers_modules.")
 # A file of the code is written within a second, so an unfinished one of this age was abandoned.
 SECONDS_UNTIL_ABANDONED = 3600
-# The package that a user of a saved folder lacks, and its address: for errors and cards.
+# The package, which a user of a saved folder may lack: for errors and cards.
 ELMO_HF = "the package elmo-hf (`pip install .` in a clone of its repository)"
 
 # Input ids of characters: bytes are 1 to 256.
@@ -70,10 +70,17 @@ AUTO_MAP = {
     "AutoModelForCausalLM": "language_model_elmo.ElmoForCausalLM",
 }
 # Attributes that are not fields; transformers and this package set them.
-FURTHER = {"auto_map", "custom_pipelines", "quantization_config", "task_specific_params", "tie_word_embeddings"}
+EXTRA_ATTRIBUTES = {
+    "auto_map",
+    "custom_pipelines",
+    "quantization_config",
+    "task_specific_params",
+    "tie_word_embeddings",
+}
 # Rules that several fields share: each in words, and as a check.
 RATE = ("in [0, 1)", lambda value: 0 <= value < 1)
 CLIP = ("a positive number, or None to switch it off", lambda value: 0 < value < math.inf)
+WORD_VECTORS = "a dict of `num_words`, at least 3, `size`, at least 1, and `trainable`, True or False"
 
 
 class Pipelines(dict):
@@ -117,6 +124,16 @@ def are_filters(value: Sequence) -> bool:
         if width < 1 or count < 1:
             return False
     return True
+
+
+def are_word_vectors(value: dict[str, int | bool]) -> bool:
+    """Whether this describes a task's own word vectors, as `WORD_VECTORS` says."""
+    if value.keys() != {"num_words", "size", "trainable"}:
+        return False
+    num_words, size = value["num_words"], value["size"]
+    if type(num_words) is not int or type(size) is not int:
+        return False
+    return num_words >= 3 and size >= 1 and isinstance(value["trainable"], bool)
 
 
 def require(is_legal: bool, name: str, legal: str, found: object) -> None:
@@ -167,8 +184,8 @@ class ElmoConfig(PreTrainedConfig):
         hidden_size: width of the ELMo vectors, 2P (P with one direction); another value is an error.
         num_output_representations: how many independent scalar mixes the model computes.
         representation_dropout: dropout on each mixed representation, in training only.
-        scalar_mix_weights: L+1 true weights (summing to 1) that every mix gets when a model is made or loaded. None:
-            the checkpoint's weights, or else equal ones. Saved folders have None here.
+        scalar_mix_weights: L+1 true weights (summing to 1) that every scalar mix gets, with a scale of 1, when a model
+            is made or loaded. None: the checkpoint's weights, or else equal ones. Saved folders have None here.
         scalar_mix_trainable: whether mixes learn; if False their parameters have `requires_grad=False`.
         scalar_mix_layer_norm: `"none"`; `"batch"`, as in AllenNLP: one mean and variance for the whole batch, so a
             vector depends on the other texts of its batch; `"word"`: each word vector by itself.
@@ -253,8 +270,11 @@ class ElmoConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         """Fills fields that are None; `kwargs` are transformers' own fields and unknown names."""
         super().__post_init__(**kwargs)
-        new = [name for name in kwargs if name in vars(self).keys() - FURTHER and not hasattr(type(self), name)]
-        unknown = [name for name in new if not name.startswith("_")]
+        unknown = []
+        for name in kwargs:
+            is_known = name in EXTRA_ATTRIBUTES or hasattr(type(self), name) or name.startswith("_")
+            if name in vars(self) and not is_known:
+                unknown.append(name)
         if unknown:
             logger.warning(f"ElmoConfig keeps {', '.join(unknown)}, which nothing reads: it has no such field.")
         self.auto_map = dict(AUTO_MAP)
@@ -277,9 +297,12 @@ class ElmoConfig(PreTrainedConfig):
     def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
         """Saves like every transformers config, with the code that opens the folder elsewhere."""
         save_code(save_directory)
-        super().save_pretrained(save_directory, **({} if push_to_hub else kwargs))
-        if push_to_hub:  # transformers would push only files written while it saves
-            self.push_to_hub(kwargs.pop("repo_id", os.path.basename(save_directory)), **kwargs)
+        if not push_to_hub:
+            super().save_pretrained(save_directory, **kwargs)
+            return
+        super().save_pretrained(save_directory)
+        # After saving, because transformers would push only files that are written while it saves.
+        self.push_to_hub(kwargs.pop("repo_id", os.path.basename(save_directory)), **kwargs)
 
     def validate_architecture(self) -> None:
         """Checks sizes of the biLM against each other."""
@@ -288,7 +311,7 @@ class ElmoConfig(PreTrainedConfig):
         require(self.hidden_size == width, "hidden_size", legal, self.hidden_size)
         inputs = {"char_projection": self.num_features, "cell_projection": self.cell_size}
         for name, size in inputs.items():
-            legal = f"True, from an input {size} wide to `projection_size` = {self.projection_size}"
+            legal = f"True, because its input is {size} wide and `projection_size` is {self.projection_size}"
             require(getattr(self, name) is True or size == self.projection_size, name, legal, False)
         if self.aligned_layers:
             self._validate_aligned_layers(self.aligned_layers)
@@ -307,6 +330,10 @@ class ElmoConfig(PreTrainedConfig):
         if self.token_encoder == "char_cnn":
             legal = "given if and only if `num_input_words` is above 0"
             require((num_words > 0) == (size is not None), "word_embedding_size", legal, size)
+            if num_words > 0:
+                most = self.vocab_size - 2
+                legal = f"at most `vocab_size` - 2 = {most}, because padding and characters have ids too"
+                require(num_words <= most, "num_input_words", legal, num_words)
             widest = max(width for width, _ in self.char_filters)
             legal = f"at least {widest}, the width of the widest of `char_filters`"
             require(self.max_word_length >= widest, "max_word_length", legal, self.max_word_length)
@@ -319,11 +346,13 @@ class ElmoConfig(PreTrainedConfig):
         """Checks the fields of mixes, task models and language models."""
         if self.scalar_mix_weights is not None:
             check_mix_weights("scalar_mix_weights", self.scalar_mix_weights, self.num_hidden_layers + 1)
-        labels = {*(self.id2label or ())}
-        require(labels == {*range(len(labels))}, "id2label", "a name for each number from 0 on", self.id2label)
-        frozen, parts = self.freeze_bilm, self.bilm_parts
-        is_legal = isinstance(frozen, bool) or {*frozen} <= {*parts}
-        require(is_legal, "freeze_bilm", f"True, False or a list of {', '.join(map(repr, parts))}", frozen)
+        if self.word_vectors is not None:
+            require(are_word_vectors(self.word_vectors), "word_vectors", WORD_VECTORS, self.word_vectors)
+        labels = set(self.id2label or ())
+        require(labels == set(range(len(labels))), "id2label", "a name for each number from 0 on", self.id2label)
+        if not isinstance(self.freeze_bilm, bool):
+            legal = f"True, False or a list of {', '.join(map(repr, self.bilm_parts))}"
+            require(set(self.freeze_bilm) <= set(self.bilm_parts), "freeze_bilm", legal, self.freeze_bilm)
         if self.softmax == "sampled" and self.num_softmax_words is not None:
             num_samples, most = self.num_softmax_samples, self.num_softmax_words
             require(num_samples <= most, "num_softmax_samples", f"at most `num_softmax_words` = {most}", num_samples)
@@ -336,7 +365,7 @@ class ElmoConfig(PreTrainedConfig):
     @property
     def num_directions(self) -> int:
         """1 or 2."""
-        return 1 + self.bidirectional
+        return 2 if self.bidirectional else 1
 
     @property
     def num_filters(self) -> int:
@@ -356,7 +385,11 @@ class ElmoConfig(PreTrainedConfig):
     @property
     def id_shape(self) -> tuple[int, ...]:
         """Shape of one word's ids: `()`, `(C,)` or `(C + 1,)`."""
-        return () if self.token_encoder == "word_embedding" else (self.max_word_length + (self.num_input_words > 0),)
+        if self.token_encoder == "word_embedding":
+            return ()
+        if self.num_input_words > 0:
+            return (self.max_word_length + 1,)
+        return (self.max_word_length,)
 
     @property
     def bilm_parts(self) -> list[str]:
@@ -366,8 +399,11 @@ class ElmoConfig(PreTrainedConfig):
     @property
     def frozen_parts(self) -> list[str]:
         """The parts of the biLM that do not learn in task models."""
-        frozen = self.freeze_bilm
-        return [part for part in self.bilm_parts if (frozen if isinstance(frozen, bool) else part in frozen)]
+        if self.freeze_bilm is True:
+            return self.bilm_parts
+        if self.freeze_bilm is False:
+            return []
+        return [part for part in self.bilm_parts if part in self.freeze_bilm]
 
 
 def save_code(folder: str | os.PathLike) -> None:
@@ -392,15 +428,15 @@ def write_whole(path: Path, content: bytes) -> None:
     A process that is killed meanwhile leaves `.NAME.PID.partial`, which a later one removes. Age tells them from files
     that are being written, because the process may run on another machine.
     """
-    for partial in path.parent.glob(f".{path.name}.*.partial"):
+    for unfinished in path.parent.glob(f".{path.name}.*.partial"):
         with contextlib.suppress(FileNotFoundError):  # its own process has completed or removed it since
-            if time.time() - partial.stat().st_mtime > SECONDS_UNTIL_ABANDONED:
-                partial.unlink()
+            if time.time() - unfinished.stat().st_mtime > SECONDS_UNTIL_ABANDONED:
+                unfinished.unlink()
     if path.is_file() and path.read_bytes() == content:
         return
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        partial.write_bytes(content)
-        os.replace(partial, path)
+        unfinished.write_bytes(content)
+        os.replace(unfinished, path)
     finally:
-        partial.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)

@@ -21,8 +21,17 @@ from transformers import initialization as init
 from transformers.modeling_outputs import QuestionAnsweringModelOutput, SequenceClassifierOutput, TokenClassifierOutput
 from transformers.utils import ModelOutput, logging
 
-from .configuration_elmo import ElmoConfig, require
-from .layers_elmo import IGNORED, POOLINGS, check_range, check_shape, checked_words, may_depend_on, may_look_at
+from .configuration_elmo import ELMO_HF, ElmoConfig, require
+from .layers_elmo import (
+    IGNORED,
+    POOLINGS,
+    check_range,
+    check_shape,
+    checked_words,
+    may_depend_on,
+    may_look_at,
+    refuse_numbers,
+)
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, can_return_tuple
 from .scan_elmo import State, Stepped, autocast_dtype, has_transforms, is_exporting, lstm, scan_words
 
@@ -94,14 +103,15 @@ def reverse_words(values: Tensor, mask: Tensor) -> Tensor:
 # The paper adds ELMo to the input and the output of a task's recurrent network, each time with its own scalar mix.
 #
 #     none    e_t = [ELMo_t; ELMo'_t], or [x_t; ELMo_t; ELMo'_t] if x is the task's own
-#     lstm    e_t = [LSTM([x_t; ELMo_t]) in both directions; ELMo'_t]           ELMo' if there are two representations
+#     lstm    e_t = [LSTM([x_t; ELMo_t]) in both directions; ELMo'_t]
 #
 # With `mark_size`, [m_t; ELMo_t] replaces ELMo_t; m_t is one of two learned vectors, for words with mark 0 and 1. If
 # the mark shows the predicate, labels of words can be semantic roles (He et al. 2017).
 #
-# Glossary: x word vector (P, or X of the task's own), ELMo and ELMo' representations (2P), e the classifier's input
-# (D), N texts, W words of the longest text, P projection, S cell of each direction of the task's LSTM
-# (`task_hidden_size`). Texts are rows of `TextRows`: words first, then padding, no boundaries.
+# Glossary: x word vector (P, or X of the task's own), ELMo the first representation (2P), ELMo' the R - 1 further ones
+# side by side, where R is `num_output_representations`, e the classifier's input (D), N texts, W words of the longest
+# text, P projection, S cell of each direction of the task's LSTM (`task_hidden_size`). Texts are rows of `TextRows`:
+# words first, then padding, no boundaries.
 #
 # Deliberate difference from the paper's models: without `word_vectors` in the config, x is the biLM's own context-free
 # vector, the first P numbers of layer 0; with `word_vectors`, x is a row of the task's own table, as in the paper.
@@ -118,6 +128,8 @@ class LSTM(nn.LSTM):
         dtype = autocast_dtype(inputs.device.type)
         if dtype is not None:
             inputs = inputs.to(dtype)
+        if inputs.shape[1] == 0:  # torch's LSTM refuses it
+            return inputs.new_zeros(inputs.shape[0], 0, self.hidden_size)
         names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")
         weights = [getattr(self, name).to(inputs.dtype) for name in names]
         zeros = inputs.new_zeros(inputs.shape[0], self.hidden_size)
@@ -164,19 +176,21 @@ class TaskEncoder(nn.Module):
     def __init__(self, config: ElmoConfig) -> None:
         """Builds the encoder that `task_encoder` of the config names."""
         super().__init__()
-        self.word_vector_size = config.word_vectors["size"] if config.word_vectors else 0
+        self.word_vector_size = 0
+        if config.word_vectors is not None:
+            self.word_vector_size = config.word_vectors["size"]
         elmo_size = config.num_directions * config.projection_size
         mark_size = config.mark_size or 0
         if mark_size > 0:
             self.mark_vectors = nn.Embedding(2, mark_size)
         self.lstm: BiLSTM | None = None
         if config.task_encoder == "lstm":
-            token_size = self.word_vector_size if config.word_vectors else config.projection_size
+            token_size = config.projection_size if config.word_vectors is None else self.word_vector_size
             self.lstm = BiLSTM(token_size + mark_size + elmo_size, config.task_hidden_size)
-            first_size = 2 * config.task_hidden_size
+            feature_size = 2 * config.task_hidden_size
         else:
-            first_size = self.word_vector_size + mark_size + elmo_size
-        self.output_size = first_size + (config.num_output_representations - 1) * elmo_size
+            feature_size = self.word_vector_size + mark_size + elmo_size
+        self.output_size = feature_size + (config.num_output_representations - 1) * elmo_size
 
     def forward(
         self, token_vectors: Tensor, representations: Sequence[Tensor], mask: Tensor, marks: Tensor | None = None
@@ -185,14 +199,14 @@ class TaskEncoder(nn.Module):
 
         `marks` `(N, W)`, 0 or 1 where `mask` is True, are given if the config has `mark_size`.
         """
-        first = representations[0]
+        features = representations[0]
         if marks is not None:
-            first = torch.cat([self.mark_vectors(marks.long() * mask), first], dim=-1)
+            features = torch.cat([self.mark_vectors(marks.long() * mask), features], dim=-1)
         if self.lstm is not None or self.word_vector_size > 0:  # otherwise x is the biLM's own, which ELMo contains
-            first = torch.cat([token_vectors, first], dim=-1)
+            features = torch.cat([token_vectors, features], dim=-1)
         if self.lstm is not None:
-            first = self.lstm(first, mask)
-        return torch.cat([first, *representations[1:]], dim=-1)
+            features = self.lstm(features, mask)
+        return torch.cat([features, *representations[1:]], dim=-1)
 
 
 def compare(first: Tensor, second: Tensor) -> Tensor:
@@ -294,10 +308,16 @@ class ElmoTaskModel(ElmoPreTrainedModel):
             )
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Saves the model; the config loses the softmax of a language model, which is not saved."""
+        """Saves the model; the saved config has no softmax of a language model, which is not saved."""
+        num_softmax_words = self.config.num_softmax_words
+        share_embedding_softmax = self.config.share_embedding_softmax
         self.config.num_softmax_words = None
         self.config.share_embedding_softmax = False
-        super().save_pretrained(save_directory, **kwargs)
+        try:
+            super().save_pretrained(save_directory, **kwargs)
+        finally:
+            self.config.num_softmax_words = num_softmax_words
+            self.config.share_embedding_softmax = share_embedding_softmax
 
     @can_return_tuple
     def forward(
@@ -366,23 +386,26 @@ class ElmoTaskModel(ElmoPreTrainedModel):
 
         Raises:
             TypeError: if ids are not integers.
-            ValueError: if a shape is wrong, if a row does not have `num_texts` texts, if `marks` are given without
-                `mark_size`, or if `bilm_layers` are given although the biLM learns.
+            ValueError: if both or neither of `input_ids` and `inputs_embeds` are given, if a shape is wrong, if a row
+                does not have `num_texts` texts, if `marks` are given without `mark_size`, or if `bilm_layers` are
+                given although the biLM learns.
         """
         if inputs_embeds is None:
             ids, mask = checked_words(input_ids, attention_mask, self.config)
             texts = self._texts(ids, mask)
             is_word = ~self.elmo.boundaries(ids)
         else:
+            require(input_ids is None, "input_ids", "None with `inputs_embeds`", input_ids)
             require(self.num_texts == 1, "inputs_embeds", "None for pairs, which only ids tell apart", "a tensor")
-            inputs_embeds, mask = self.elmo.embed_embeds(inputs_embeds, attention_mask)
+            embeddings, mask = self.elmo.embed_embeds(inputs_embeds, attention_mask)
             texts = [mask]
             is_word = mask
         if self.config.mark_size is not None:
             check_shape("marks", marks, mask.shape)
         require(marks is None or self.config.mark_size is not None, "marks", "None without `mark_size`", "a tensor")
         if bilm_layers is None:
-            embeddings = self.elmo.embed_ids(ids, mask) if inputs_embeds is None else inputs_embeds
+            if inputs_embeds is None:
+                embeddings = self.elmo.embed_ids(ids, mask)
             layers = self._run_bilm(embeddings, mask, texts)
         else:
             shape = (*mask.shape, self.config.num_hidden_layers + 1, self.config.hidden_size)
@@ -420,10 +443,10 @@ class ElmoTaskModel(ElmoPreTrainedModel):
 
     def _texts(self, ids: Tensor, mask: Tensor) -> list[Tensor]:
         """A mask `(B, T)` of each row's first text with its boundaries, and one of its second text."""
-        begins = self.elmo.begins(ids) & mask
-        if may_depend_on(begins):
-            self._refuse_wrong_texts(begins.sum(dim=1))
-        text = begins.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
+        is_begin = self.elmo.begins(ids) & mask
+        if may_depend_on(is_begin):
+            self._refuse_wrong_texts(is_begin.sum(dim=1))
+        text = is_begin.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
         return [mask & (text == number) for number in range(1, self.num_texts + 1)]
 
     def _refuse_wrong_texts(self, num_begins: Tensor) -> None:
@@ -509,6 +532,8 @@ class LinearChainCRF(nn.Module):
         Raises:
             ValueError: if there is no such label, or if it may not follow the one before it.
         """
+        if mask.shape[1] == 0:
+            return _wide(emissions).sum()  # 0, with a gradient
         is_known = mask & (labels != IGNORED)
         labels = labels.masked_fill(~is_known, 0).long()
         agrees = labels.unsqueeze(-1) == torch.arange(len(self.labels), device=labels.device)
@@ -595,7 +620,8 @@ class LinearChainCRF(nn.Module):
             previous = names[before[text, word]]
             raise ValueError(
                 f"label {label!r} cannot follow {previous!r}, found at word {word} of text {text}; with a CRF an "
-                "entity begins with B-: `elmo_hf.tasks.label_schemes.to_iob2` converts the labels of other schemes."
+                "entity begins with B-: `elmo_hf.tasks.label_schemes.to_iob2` converts the labels of other schemes, in "
+                f"{ELMO_HF}."
             )
 
 
@@ -635,13 +661,14 @@ def _wide(tensor: Tensor) -> Tensor:
 # Classifies texts or pairs of texts, or maps them to numbers.
 #
 #     u      = pool(e_1 .. e_W)                       over a text's words without boundaries; zero if there are none
-#     logits = W u + b                                one text
-#     logits = W [u; v; |u - v|; u . v] + b           a pair of texts
+#     logits = A u + b                                one text
+#     logits = A [u; v; |u - v|; u . v] + b           a pair of texts
 #
 #     mean, max  as in `layers_elmo.py`
 #     attention  sum_t a_t e_t,  a = softmax_t(q . e_t)    with a learned query q
 #
-# Glossary: B batch, T positions of a row, N texts, W words of the longest text, D width of an encoded word.
+# Glossary: A and b the classifier's weights, B batch, T positions of a row, N texts, W words of the longest text, D
+# width of an encoded word.
 #
 # Deliberate difference from other models of transformers: the biLM reads the texts of a pair separately, because it was
 # not trained on joined texts, and the classifier compares them (Conneau et al. 2017).
@@ -711,10 +738,10 @@ class ElmoForSequenceClassification(ElmoTaskModel):
         loss = self.loss_function(
             labels=labels, pooled_logits=logits, config=self.config, num_items_in_batch=num_classified
         )
+        # After the loss, because transformers sets `problem_type` there.
         if self.config.problem_type == "multi_label_classification" and may_look_at(labels):
-            illegal_labels = labels[(labels < 0) | (labels > 1)].tolist()
-            legal = "from 0.0 to 1.0 in multi-label classification"
-            require(not illegal_labels, "labels", legal, next(iter(illegal_labels), None))
+            illegal_labels = labels[(labels < 0) | (labels > 1)]
+            refuse_numbers("labels", "from 0.0 to 1.0 in multi-label classification", illegal_labels)
         return loss + self.mix_penalty(), logits
 
 
@@ -722,14 +749,15 @@ class ElmoForSequenceClassification(ElmoTaskModel):
 #
 # Labels each word, with or without a CRF over the labels of a text.
 #
-#     e_t = W v_t + b                                      one score for each label
+#     e_t = A v_t + b                                      one score for each label
 #     without a CRF   loss = mean_t -log softmax(e_t)[y_t]
-#     with a CRF      loss = -log p(y) / W                 p of the whole sequence, see `LinearChainCRF`
+#     with a CRF      loss = sum over texts of -log p(y), divided by the number of labels in the batch
 #
 # Labels align with `input_ids`, as the usual collator makes them: one for each word, and -100 on boundaries and
 # padding.
 #
-# Glossary: B batch, T positions of a row, N texts, W words of the longest text, K labels.
+# Glossary: v encoded word (`EncodedTexts`), A and b the classifier's weights, p probability of a text's whole sequence
+# of labels (`LinearChainCRF`), B batch, T positions of a row, N texts, W words of the longest text, K labels.
 #
 # Deliberate differences: transformers' pipeline expects parts of words with one id each; ours reads whole words with
 # a row of character ids each, and takes the word's text from its offsets. Unlike in other models with a CRF, `logits`
@@ -860,8 +888,8 @@ class ElmoForTokenClassification(ElmoTaskModel):
 #     null odds   = start_0 + end_0 - max (start_i + end_j)                over all spans i <= j < i + max_answer_words
 #
 # The answer is the span with the largest start_i + end_j. Each softmax runs over the words of the context and "no
-# answer". A softmax does not change if the same number is added to all its logits, so -b is in effect the learned logit
-# of "no answer" that Levy et al. (2017) append to those of BiDAF.
+# answer". "No answer" has the fixed logit 0 and all others contain b, so learning b is learning the logit -b for "no
+# answer", which Levy et al. (2017) append to the logits of BiDAF.
 #
 # Glossary: B batch, T positions of a row, Q words of the longest question or context, D width of an encoded word.
 #

@@ -109,7 +109,7 @@ class LanguageModelBatch(NamedTuple):
     mask: Tensor  # (B, T), True on words and boundaries
     targets: Sequence[Tensor] | None  # for each direction (B, T), the class of the word to predict, -100 for none
     resets: Sequence[Tensor] | None  # as in `BiLM`
-    # How many columns a state stands before the word that it predicts, in reading order: 1 in sentences, 0 in a window.
+    # Distance in columns from a state to the word that it predicts: 1 in sentences, 0 in a window.
     columns_to_word: int
 
 
@@ -342,25 +342,27 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         assert batch.targets is not None
         output: dict[str, Tensor] = {}
         predictions: dict[str, tuple[Tensor, Tensor]] = {}
-        totals: dict[str, Tensor] = {}
+        sums: dict[str, Tensor] = {}
         for name, targets in zip(hidden, batch.targets, strict=True):
             is_predicted = targets != IGNORED
             predictions[name] = hidden[name][is_predicted], targets[is_predicted].long()
             if output_log_probs:
                 log_probs = word_log_probs(*predictions[name], *self.output_table)
-                totals[f"{name}_loss"] = -log_probs.sum()
+                sums[name] = -log_probs.sum()
                 by_column = log_probs.new_zeros(targets.shape).masked_scatter(is_predicted, log_probs)
                 columns = batch.columns_to_word if name == "forward" else -batch.columns_to_word
                 output[f"{name}_log_probs"] = by_column.roll(columns, dims=1)
+        prefix = ""
         if self._trains_on_samples:
-            sums = self.require_package().sampled_losses(self, [*predictions.values()], candidates)
-            totals = {f"sampled_{name}_loss": total for name, total in zip(predictions, sums, strict=True)}
+            prefix = "sampled_"
+            sampled_sums = self.require_package().sampled_losses(self, [*predictions.values()], candidates)
+            sums = dict(zip(predictions, sampled_sums, strict=True))
         elif not output_log_probs:
             for name, (vectors, classes) in predictions.items():
-                totals[f"{name}_loss"] = self.full_loss(vectors, classes)
+                sums[name] = self.full_loss(vectors, classes)
         means: dict[str, Tensor] = {}
-        for (name, total), (_, classes) in zip(totals.items(), predictions.values(), strict=True):
-            means[name] = total / max(len(classes), 1)
+        for name, (_, classes) in predictions.items():
+            means[f"{prefix}{name}_loss"] = sums[name] / max(len(classes), 1)
         loss = torch.stack([*means.values()]).mean()
         return output | means | {"loss": loss}
 
@@ -405,13 +407,16 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 class ElmoForCausalLM(ElmoForPreTraining):
     """The forward language model; of a biLM, only its forward direction is loaded, and saved again."""
 
-    _keys_to_ignore_on_load_unexpected = [r"\.backward_lstm\."]
+    # Of a biLM: its backward direction, and linear mixes of both directions.
+    _keys_to_ignore_on_load_unexpected = [r"\.backward_lstm\.", r"\.linear_mixes\."]
     # The package's streams and scores are those of `ElmoForPreTraining`, whose arguments and classes are others.
     package_parts = None
 
     def __init__(self, config: ElmoConfig) -> None:
         """Makes a model of one direction with random weights; `config` itself does not change."""
         config = copy.copy(config)
+        if config.bidirectional:
+            config.layer_mix = "scalar"  # a linear mix is of both directions, and no logits depend on it
         config.bidirectional = False
         config.hidden_size = config.projection_size
         super().__init__(config)
@@ -428,8 +433,9 @@ class ElmoForCausalLM(ElmoForPreTraining):
         """Predicts the next word at each position: `logits` `(B, T, V + 1)`, and with labels the mean loss in nats.
 
         Arguments are those of `ElmoForPreTraining`, except `labels` `(B, T)`: the word's number at each position (not
-        the next one's), 0 and -100 for none. `token_encoder_ids` are read in place of `input_ids`, for callers who look
-        up `logits` at `input_ids`. `output_logits` has no effect.
+        the next one's), 0 and -100 for none. Give `token_encoder_ids`, which are read in place of `input_ids`, if the
+        model reads characters but your code indexes `logits` by the word numbers in `input_ids`. `output_logits` has no
+        effect.
 
         Raises:
             ValueError: if `output_log_probs` is True, if labels are rows of characters, or as in `ElmoForPreTraining`.

@@ -6,6 +6,9 @@
 
 The equations and the glossary of a part are at the head of its section. From top to bottom: checks of inputs, pooling,
 mixes, token encoders, the LSTMP of one direction, the biLM.
+
+Until you read `scan_elmo.py`: `apply(m, x)` is `m(x)`, `scan_words` is a loop over words, and `BatchLayout` is the mask
+and the resets of a batch.
 """
 
 import math
@@ -76,8 +79,8 @@ def checked_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:
         return default
     check_shape("attention_mask", attention_mask, default.shape)
     if may_look_at(attention_mask):
-        wrong = attention_mask[(attention_mask != 0) & (attention_mask != 1)].tolist()
-        require(not wrong, "attention_mask", "1 on words and 0 on padding", next(iter(wrong), None))
+        illegal_numbers = attention_mask[(attention_mask != 0) & (attention_mask != 1)]
+        refuse_numbers("attention_mask", "1 on words and 0 on padding", illegal_numbers)
     return attention_mask.to(default.device).bool()
 
 
@@ -110,8 +113,13 @@ def may_depend_on(tensor: Tensor) -> bool:
 
 def check_range(name: str, ids: Tensor, most: int) -> None:
     """Raises ValueError if ids are not from 0 to `most`."""
-    wrong = ids[(ids < 0) | (ids > most)].tolist()
-    require(not wrong, name, f"from 0 to {most}", next(iter(wrong), None))
+    refuse_numbers(name, f"from 0 to {most}", ids[(ids < 0) | (ids > most)])
+
+
+def refuse_numbers(name: str, legal: str, illegal_numbers: Tensor) -> None:
+    """Raises ValueError with the first of some illegal numbers `(n,)` of an argument, if there are any."""
+    if len(illegal_numbers) > 0:
+        require(False, name, legal, illegal_numbers[0].item())
 
 
 # ---- Pooling ---------------------------------------------------------------------------------------------------------
@@ -311,9 +319,10 @@ def logits_of(weights: Sequence[float]) -> Tensor:
 # (which call it `W_carry`); the `Highway` of AllenNLP and ELMoForManyLangs gates the old value, so its W_g and b_g have
 # the opposite sign. Entry 0 of every table is the zero vector of padding, which bilm-tf adds when it reads a file.
 
-# Positions (words times characters) convolved at once: 21 MB in float32 for the widest filters of the original model;
-# on a GPU 134 MB, because there each block costs some forty launches.
-BLOCK_CHARACTERS, GPU_BLOCK_CHARACTERS = 5120, 32768
+# Positions (words times characters) convolved at once: 21 MB in float32 for the widest filters of the original model.
+BLOCK_CHARACTERS = 5120
+# On a GPU 134 MB, because there each block costs some forty launches.
+GPU_BLOCK_CHARACTERS = 32768
 # m of h(w): Knuth's multiplier of a linear congruential generator modulo 2^64.
 MULTIPLIER = 6364136223846793005
 
@@ -745,13 +754,22 @@ class BiLMLayer(GradientCheckpointingLayer):
     def _scan_by_modules(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
         """Scans each direction by itself with `LSTMP.forward`."""
         lstms = self.lstms
-        parts = zip(*(tensor.chunk(len(lstms), dim=-1) for tensor in (inputs, hidden, cell)), strict=True)
-        results = [
-            lstm(part, layout.mask, *state, index == 1, None if layout.resets is None else layout.resets[index])
-            for index, (lstm, (part, *state)) in enumerate(zip(lstms, parts, strict=True))
-        ]
-        outputs, hidden, cell = (torch.cat(each, dim=-1) for each in zip(*results, strict=True))
-        return outputs, hidden, cell
+        input_parts = inputs.chunk(len(lstms), dim=-1)
+        hidden_parts = hidden.chunk(len(lstms), dim=-1)
+        cell_parts = cell.chunk(len(lstms), dim=-1)
+        outputs = []
+        last_hidden = []
+        last_cell = []
+        for index, lstm in enumerate(lstms):
+            resets = None
+            if layout.resets is not None:
+                resets = layout.resets[index]
+            is_backward = index == 1
+            scanned = lstm(input_parts[index], layout.mask, hidden_parts[index], cell_parts[index], is_backward, resets)
+            outputs.append(scanned[0])
+            last_hidden.append(scanned[1])
+            last_cell.append(scanned[2])
+        return torch.cat(outputs, dim=-1), torch.cat(last_hidden, dim=-1), torch.cat(last_cell, dim=-1)
 
 
 class BiLM(nn.Module):
@@ -815,15 +833,19 @@ class BiLM(nn.Module):
         is_shared = token_vectors.shape[-1] == self.projection_size
         outputs = [torch.cat([token_vectors] * self.num_directions, dim=-1) if is_shared else token_vectors]
         layout = BatchLayout(mask, resets, self.num_directions)
-        last_states = []
-        for layer, *layer_state in zip(self.layers, hidden, cell, strict=True):
-            inputs = nn.functional.dropout(outputs[-1], dropout) if dropout > 0 else outputs[-1]
-            output, *last_state = layer(inputs, layout, *layer_state)
+        last_hidden = []
+        last_cell = []
+        for layer, layer_hidden, layer_cell in zip(self.layers, hidden, cell, strict=True):
+            inputs = outputs[-1]
+            if dropout > 0:
+                inputs = nn.functional.dropout(inputs, dropout)
+            output, next_hidden, next_cell = layer(inputs, layout, layer_hidden, layer_cell)
             outputs.append(output)
-            last_states.append(last_state)
+            last_hidden.append(next_hidden)
+            last_cell.append(next_cell)
         for index, number in enumerate(self.aligned_layers):
             outputs[number] = outputs[number] @ self.alignment[index].T
-        return outputs, BiLMState(*(torch.stack(parts).detach() for parts in zip(*last_states, strict=True)))
+        return outputs, BiLMState(torch.stack(last_hidden).detach(), torch.stack(last_cell).detach())
 
     def read_in_pieces(
         self,

@@ -55,8 +55,8 @@ except ImportError:  # without them, weights of earlier versions, whose mixes ha
 
 logger = logging.get_logger(__name__)
 
-# Every config names these files, but this one does not import them. transformers copies only what a class imports, so
-# for a model that a folder's code loaded they are copied here.
+# Every config names these files, but `modeling_elmo.py` does not import them, and transformers copies only imported
+# files; so `save_pretrained` copies them.
 HEAD_FILES = ("heads_elmo.py", "language_model_elmo.py")
 # Files for sentence-transformers: a text's vector is `pooler_output`. Without these files, it would average
 # `last_hidden_state`, boundaries included.
@@ -92,8 +92,11 @@ def can_return_tuple(forward: Callable[..., Any]) -> Callable[..., Any]:
         self: PreTrainedModel, *args: object, return_dict: bool | None = None, **kwargs: object
     ) -> Any:
         output = forward(self, *args, **kwargs)
-        returns_dict = getattr(self.config, "return_dict", True) if return_dict is None else return_dict
-        return output if returns_dict or isinstance(output, tuple) else output.to_tuple()
+        if return_dict is None:
+            return_dict = getattr(self.config, "return_dict", True)
+        if return_dict or isinstance(output, tuple):
+            return output
+        return output.to_tuple()
 
     return forward_or_tuple
 
@@ -213,7 +216,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
         """Loads a model from safetensors files, like every transformers model.
 
-        The argument `scalar_mix_weights` replaces the mix weights of the checkpoint.
+        The argument `scalar_mix_weights` replaces the weights of the checkpoint's mixes and sets every scale to 1; a
+        linear mix ignores it.
         """
         accept_scales_without_axes()
         loaded = super().from_pretrained(pretrained_model_name_or_path, *args, **({"use_safetensors": True} | kwargs))

@@ -27,7 +27,8 @@ Glossary: D directions, B batch, T positions, b_t texts that have a word at step
 
 From top to bottom: private names of torch, a loop over words for exported graphs, an LSTMP's parameters, products of
 large weights, the reading order of a batch, the operations of a processor, and the packed scan. Everything takes and
-returns tensors, and the file imports only torch. The slow reference is `LSTMP.forward` in `layers_elmo.py`.
+returns tensors, and the file imports only torch and the standard library. The slow reference is `LSTMP.forward` in
+`layers_elmo.py`.
 """
 
 import functools
@@ -325,24 +326,27 @@ def needs_gradient(*tensors: Tensor | None) -> bool:
 #     y = W v + c      W (m, n); b vectors v, the rows of (b, n), give the rows of (b, m): a step of an LSTM for b texts
 #
 # With b in the tens, each weight that is read from memory is used for only a few multiplications. So the order in
-# which W lies in memory decides the speed (docs/speed.md in the package's repository):
+# which W lies in memory decides the speed (docs/speed.md in the package's repository). On a CPU the first row that
+# applies says what is done; rows with oneDNN apply where torch has it:
 #
-#     8 vectors or more    oneDNN; fewer than 64 vectors are its second factor, which it copies before it multiplies
-#     else                 a batched product of blocks of W's rows; each block fits a core's cache
-#     always               oneDNN, with a copy of W in its own layout, if such a copy is kept
+#     bfloat16 that the processor cannot multiply    W is copied to float32, and products are rounded to bfloat16.
+#     several directions, whose weights are small    Their products are one batched product.
+#     a large W in bfloat16, and 8 steps or more     oneDNN multiplies a copy of W in its own layout.
+#     another W in bfloat16, or 64 vectors or more   oneDNN multiplies W as its second factor.
+#     8 vectors or more                              oneDNN takes the vectors as its second factor, which it copies.
+#     one vector, on a processor not of AMD          torch multiplies W whole.
+#     else                                           Blocks of W's rows, each for a core's cache, are a batched product.
 #
-# In bfloat16, oneDNN multiplies any number of vectors, and 8 steps repay the copy. On a processor without
-# instructions for bfloat16, W is a float32 copy, and products are rounded to bfloat16. On AMD's processors MKL,
-# torch's library, multiplies blocks fastest as W v^T where W has more rows than columns, and blocks spread a single
-# vector over the cores.
-#
-# Large weights are multiplied one direction at a time, D = 1; small weights of D directions are one batched product.
+# On AMD's processors MKL, torch's library, multiplies blocks fastest as W v^T where W has more rows than columns, and
+# blocks spread a single vector over the cores.
 
 IS_AMD = str(processor().get("cpu_name")).startswith("AMD")
-# The numbers of vectors from which on oneDNN is faster, and the weight its second factor; the layout serves any number.
-ONEDNN_ROWS, MANY_ROWS = 8, 64
+# The number of vectors from which on oneDNN is faster; a copy in its layout serves any number.
+ONEDNN_ROWS = 8
+# The number of vectors from which on the weight is oneDNN's second factor.
+MANY_ROWS = 64
 # By dtype, how many steps repay the copy.
-REPAYS = {torch.bfloat16: 8}
+STEPS_TO_REPAY = {torch.bfloat16: 8}
 
 
 class Products(Protocol):
@@ -402,7 +406,9 @@ class PlainProducts:
     def num_blocks(self, count: int) -> int:
         """The number of blocks for `count` vectors: a power of two, each with at least `count` rows of W."""
         directions, height, _ = self.weight.shape
-        if directions > 1 or self.weight.device.type != "cpu" or (count == 1 and not self.is_amd):
+        if count == 0 or directions > 1 or self.weight.device.type != "cpu":
+            return 1
+        if count == 1 and not self.is_amd:
             return 1
         most = min(height // count, self.weight.nbytes // self.block_bytes)
         return math.gcd(height, 1 << max(most.bit_length() - 1, 0))
@@ -626,7 +632,7 @@ class Kernels:
     # Smaller weights stay in the cache in any layout.
     large_bytes: int = 1 << 21
     # By dtype, the fewest steps for which a scan packs its weights.
-    repays: dict[torch.dtype, int] = field(default_factory=lambda: REPAYS)
+    repays: dict[torch.dtype, int] = field(default_factory=lambda: STEPS_TO_REPAY)
     is_amd: bool = IS_AMD
     multiplies_bfloat16: bool = field(default_factory=multiplies_bfloat16)
     # The scans that are used in place of the packed scan where they support the weights; the first one wins.
@@ -981,7 +987,8 @@ class _LayerScan(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_outputs: Tensor, d_hidden: Tensor, d_cell: Tensor) -> tuple[Tensor | None, ...]:
-        gates, cells, projected, (words, outputs), hidden, cell, *parameters = ctx.saved_tensors
+        gates, cells, projected, vectors, hidden, cell, *parameters = ctx.saved_tensors
+        words, outputs = vectors
         order, kernels = ctx.order, ctx.kernels
         needs_inputs = ctx.needs_input_grad[3]
         trace = Trace(gates, cells, projected)
@@ -1023,7 +1030,9 @@ class _LayerScan(torch.autograd.Function):
             if needs_inputs:
                 d_inputs += kernels.multiply(d_products, stacked.inputs)
         return (
-            *(None, None, None),
+            None,  # order
+            None,  # limits
+            None,  # kernels
             _unpack(d_inputs, order, d_outputs) if needs_inputs else None,
             _unpack_state(d_packed_hidden, order).to(d_hidden.dtype),
             _unpack_state(d_packed_cell, order).to(d_cell.dtype),

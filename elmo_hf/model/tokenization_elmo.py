@@ -141,7 +141,7 @@ SPECIAL_WORDS = (BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD)  # in the vocabular
 _BOUNDARY_IDS = {BEGIN_SENTENCE: BEGIN_SENTENCE_ID, END_SENTENCE: END_SENTENCE_ID}
 
 
-class Marks(NamedTuple):
+class WordMarks(NamedTuple):
     """The ids around a word's characters."""
 
     begin: int
@@ -149,10 +149,10 @@ class Marks(NamedTuple):
     filler: int
 
 
-BYTE_MARKS = Marks(begin=BEGIN_WORD_ID, end=END_WORD_ID, filler=FILLER_ID)
+BYTE_MARKS = WordMarks(begin=BEGIN_WORD_ID, end=END_WORD_ID, filler=FILLER_ID)
 
 
-def mark_words(characters: np.ndarray, lengths: Sequence[int], num_characters: int, marks: Marks) -> np.ndarray:
+def mark_words(characters: np.ndarray, lengths: Sequence[int], num_characters: int, marks: WordMarks) -> np.ndarray:
     """Puts each word in a row, between its begin and end marks, with filler behind.
 
     Args:
@@ -325,8 +325,8 @@ FILLER = "<pad>"
 BEGIN_WORD = "<eow>"
 END_WORD = "<bow>"
 
-CHARACTER = "c:"
-WORD = "w:"
+CHARACTER_PREFIX = "c:"
+WORD_PREFIX = "w:"
 NEEDED_CHARACTERS = (BOS, EOS, UNKNOWN, FILLER, BEGIN_WORD, END_WORD)
 
 
@@ -339,8 +339,8 @@ class CodePointCodec:
         """Takes the vocabulary, ids by name, and C; raises ValueError without a required character or word."""
         self.symbols = dict(vocabulary)
         self.max_word_length = max_word_length
-        self._characters = _names_with_prefix(vocabulary, CHARACTER)
-        self._words = _names_with_prefix(vocabulary, WORD)
+        self._characters = _names_with_prefix(vocabulary, CHARACTER_PREFIX)
+        self._words = _names_with_prefix(vocabulary, WORD_PREFIX)
         boundary_ids = {name: vocabulary[name] for name in self.boundaries if name in vocabulary}
         self._boundary_ids = list(boundary_ids.values())
         self.id_shape: tuple[int, ...]
@@ -393,9 +393,9 @@ class CodePointCodec:
         return is_boundary | is_padding
 
     @property
-    def _marks(self) -> Marks:
+    def _marks(self) -> WordMarks:
         characters = self._characters
-        return Marks(begin=characters[BEGIN_WORD], end=characters[END_WORD], filler=characters[FILLER])
+        return WordMarks(begin=characters[BEGIN_WORD], end=characters[END_WORD], filler=characters[FILLER])
 
     def _word_ids(self, words: Sequence[str]) -> np.ndarray:
         """Word ids `(N,)` of words that are already cut."""
@@ -482,11 +482,18 @@ def as_batch(text: Any, text_pair: Any, is_batched: bool, is_split_into_words: b
     """The texts of a call, one or two for each row.
 
     A batch may also hold pairs: tuples of two texts, or lists of two strings if those are not words.
+
+    Raises:
+        ValueError: if there is not one second text for each first text.
     """
     if not is_batched:
         return [(text,)] if text_pair is None else [(text, text_pair)]
     if text_pair is not None:
-        return list(zip(text, text_pair, strict=True))
+        legal = f"a list with as many texts as `text`, which has {len(text)}"
+        require(isinstance(text_pair, Iterable) and not isinstance(text_pair, str), "text_pair", legal, text_pair)
+        second_texts = list(text_pair)
+        require(len(second_texts) == len(text), "text_pair", legal, text_pair)
+        return list(zip(text, second_texts, strict=True))
     if all(_is_pair(row, is_split_into_words) for row in text):
         return [tuple(pair) for pair in text]
     return [(row,) for row in text]
@@ -508,14 +515,14 @@ def _words_of(value: Any) -> list[str] | None:
     return words if all(isinstance(word, str) for word in words) else None
 
 
-def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any]) -> SplitText:
-    """Splits a string, or takes words in their order; raises ValueError for anything else."""
+def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any], name: str = "text") -> SplitText:
+    """Splits a string, or takes words in their order; raises ValueError, with the argument's name, for others."""
     if is_split_into_words:
         words = _words_of(text)
         if words is None:
-            raise ValueError(f"`text` must be a list of words with `is_split_into_words=True`, found {text!r:.200}.")
+            raise ValueError(f"`{name}` must be a list of words with `is_split_into_words=True`, found {text!r:.200}.")
         return SplitText(words, [(0, len(word)) for word in words], range(len(words)))
-    require(isinstance(text, str), "text", "a string, or a list of words with `is_split_into_words=True`", text)
+    require(isinstance(text, str), name, "a string, or a list of words with `is_split_into_words=True`", text)
     try:
         pairs = split(text)
     except UnicodeEncodeError:
@@ -712,9 +719,9 @@ class WordEncoding:
 #
 # Pads texts of different lengths, and converts between nested lists, arrays and tensors.
 #
-# The ids of a text are an array `(T, *id_shape)`: `(T, C)` for characters, `(T,)` for word ids. Codecs make the
-# smallest integers that hold their ids, because a word has C of them; what a caller gets is int64, as from every
-# tokenizer of transformers, which is what ONNX Runtime and embeddings of torch take.
+# The ids of a text are an array `(T, *id_shape)`: `(T, C)` for characters, `(T,)` for word ids. Character codecs use
+# small integers, because a word has C of them; what a caller gets is int64, as from every tokenizer of transformers,
+# which is what ONNX Runtime and embeddings of torch take.
 #
 # The tokenizer of a folder also works where torch is not installed, with lists and NumPy arrays.
 #
@@ -981,7 +988,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         if isinstance(self._codec, VocabularyCodec):
             unknown = UNKNOWN_WORD
             special_tokens["unk_token"] = UNKNOWN_WORD
-        # As an argument, transformers would copy it, which doubles the time.
+        # Set here, because transformers copies a tokenizer that it gets as an argument, which doubles the time.
         self._tokenizer = Tokenizer(models.WordLevel(self._codec.symbols, unk_token=unknown))
         # transformers saves its arguments, and gives them to this method when it loads the tokenizer.
         saved: dict[str, Any] = {
@@ -994,7 +1001,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             "add_boundaries": add_boundaries,
         }
         super().__init__(**(special_tokens | kwargs | saved))
-        # Last, because for a large vocabulary transformers replaces the pattern by its own.
+        # Last, because transformers replaces the splitter's pattern if the vocabulary is large.
         self._tokenizer.pre_tokenizer = make_word_splitter(word_splitter)
 
     @classmethod
@@ -1056,7 +1063,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         encodings: list[WordEncoding] = []
         samples: list[int] = []
         for sample, row in enumerate(as_batch(text, text_pair, is_batched, is_split_into_words)):
-            texts = tuple(to_words(row_text, is_split_into_words, self.split_text) for row_text in row)
+            texts = self._split_row(row, is_split_into_words)
             num_boundaries = 0 if boundaries is None else 2 * len(texts)
             windows = self._truncate(texts, num_boundaries, truncation_strategy, max_length, overlap)
             encodings += [WordEncoding(window, boundaries) for window in windows]
@@ -1086,6 +1093,13 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             data["overflow_to_sample_mapping"] = np.array(samples, dtype=np.int64)
         is_alone = not is_batched and return_tensors is None and not return_overflowing_tokens
         return BatchEncoding(convert(data, return_tensors, drop_batch=is_alone), encodings)
+
+    def _split_row(self, row: tuple[Any, ...], is_split_into_words: bool) -> tuple[SplitText, ...]:
+        """The words of one text, or of a pair."""
+        texts = [to_words(row[0], is_split_into_words, self.split_text)]
+        if len(row) == 2:
+            texts.append(to_words(row[1], is_split_into_words, self.split_text, "text_pair"))
+        return tuple(texts)
 
     def _truncate(
         self,

@@ -15,7 +15,7 @@ from pathlib import Path
 from ..model.tokenization_elmo import (
     BEGIN_WORD,
     BOS,
-    CHARACTER,
+    CHARACTER_PREFIX,
     END_WORD,
     EOS,
     FILLER,
@@ -102,7 +102,7 @@ def make_alphabet(words: Iterable[str]) -> dict[str, int]:
         letters.update(word)
     characters = (UNKNOWN, FILLER, BEGIN_WORD, END_WORD, *sorted(letters))
     names = [PADDING, BOS, EOS]
-    names += [CHARACTER + character for character in characters]
+    names += [CHARACTER_PREFIX + character for character in characters]
     return {name: number for number, name in enumerate(names)}
 
 

@@ -74,6 +74,19 @@ def test_logits_and_loss_are_the_forward_models_of_words_counted_from_one(makes:
         assert_close(load_complete(tmp_path / folder, ElmoForCausalLM)(**inputs).logits, found.logits)
 
 
+def test_a_linear_mix_of_both_directions_stays_behind_and_one_of_one_direction_does_not(tmp_path: Path) -> None:
+    both = tiny_lm(layer_mix="linear")
+    both.save_pretrained(tmp_path / "both")
+    inputs = inputs_of(both)
+    causal = ElmoForCausalLM.from_pretrained(tmp_path / "both").eval()
+    assert_close(causal(**inputs).logits[..., 1:], both(**inputs, output_logits=True).forward_logits)
+    one = tiny_lm(layer_mix="linear", bidirectional=False)
+    torch.nn.init.normal_(one.elmo.linear_mixes[0].linear.weight)
+    one.save_pretrained(tmp_path / "one")
+    causal = ElmoForCausalLM.from_pretrained(tmp_path / "one")
+    assert_close(causal.elmo.linear_mixes[0].linear.weight, one.elmo.linear_mixes[0].linear.weight)
+
+
 def test_a_causal_model_always_returns_logits_and_refuses_to_return_log_probabilities() -> None:
     model = ElmoForCausalLM(tiny_lm().config).eval()
     inputs = inputs_of(model)

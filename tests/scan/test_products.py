@@ -43,7 +43,7 @@ def assert_products(products: Products, rows: Tensor, exact: Tensor, tolerance: 
 @pytest.mark.parametrize("make", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("height", [M, 4])  # more rows than columns, and fewer
 @pytest.mark.parametrize("directions", [1, 2])
-@pytest.mark.parametrize("count", [1, 2, 3, 9])
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 9])
 def test_products_are_the_plain_ones_plus_what_is_added(make: Make, height: int, directions: int, count: int) -> None:
     weight, rows, exact = drawn(directions, count, height)
     assert_products(make(weight), rows, exact, 1e-13)

@@ -283,10 +283,20 @@ def test_without_a_crf_logits_are_the_classifiers_of_each_word_and_the_loss_is_c
     assert_outputs_close(output.loss, nn.functional.cross_entropy(expected[is_word], batch["labels"][is_word]))
 
 
-def test_a_batch_without_any_word_or_boundary_has_no_labels() -> None:
-    for task in ("labelling", "crf"):
-        model, batch = make_task_model(task), make_batch(task)
-        assert model(batch["input_ids"][:, :0]).logits.shape == (3, 0, 5)
+@pytest.mark.parametrize("encoder", [{}, LSTM], ids=["none", "lstm"])
+@pytest.mark.parametrize("task", ["labelling", "crf"])
+def test_a_batch_without_any_word_or_boundary_has_no_labels_and_no_loss(task: str, encoder: dict[str, Any]) -> None:
+    model, batch = make_task_model(task, **encoder), make_batch(task)
+    output = model(batch["input_ids"][:, :0], labels=batch["labels"][:, :0])
+    assert output.logits.shape == (3, 0, 5)
+    assert output.loss == 0
+    output.loss.backward()
+
+
+def test_a_batch_without_any_word_or_boundary_is_classified_as_one_of_empty_texts() -> None:
+    model, batch = make_task_model("classification", **LSTM), make_batch("classification")
+    empty = model(batch["input_ids"][:, :0]).logits
+    assert_outputs_close(empty, model.classifier.bias.expand(3, 3))
 
 
 def test_the_crfs_loss_is_its_likelihood_for_each_labelled_word() -> None:

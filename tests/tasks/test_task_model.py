@@ -157,6 +157,13 @@ def test_a_saved_model_claims_no_softmax(tmp_path: Path) -> None:
     assert (saved.num_softmax_words, saved.share_embedding_softmax) == (None, False)
 
 
+def test_saving_does_not_change_the_configs_softmax(tmp_path: Path) -> None:
+    words = {"token_encoder": "word_embedding", "vocab_size": 10}
+    model = make_task_model("labelling", **words, num_softmax_words=9, share_embedding_softmax=True)
+    model.save_pretrained(tmp_path)
+    assert (model.config.num_softmax_words, model.config.share_embedding_softmax) == (9, True)
+
+
 def test_each_text_gets_a_row_with_its_words_first_which_go_back_to_their_places() -> None:
     rows = TextRows([TEXTS == 1, TEXTS == 2])
     assert rows.mask.tolist() == [[True, True], [True, False], [True, False], [True, True]]

@@ -39,6 +39,7 @@ REFUSALS: dict[str, Callable[[], object]] = {
     "must hold one text, found 2 `<S>` in row 0.": lambda: run("labelling", "pairs"),
     "`tokenizer(text, text_pair)`, found 1 `<S>` in row 0": lambda: run("pairs", "classification"),
     "found 0 `<S>` in row 1": lambda: run("pairs", input_ids=ROW_WITHOUT_BOUNDARIES),
+    "`input_ids` must be None with `inputs_embeds`": lambda: run("crf", inputs_embeds=torch.zeros(3, 8, 7)),
     "`inputs_embeds` must be None for pairs": lambda: make_task_model("pairs")(inputs_embeds=torch.zeros(3, 8, 7)),
     "for no answer, or -100 to leave a question out of the loss, found 1 in row 1": lambda: run(
         "questions", start_positions=torch.tensor([0, 1, 0])
