@@ -10,19 +10,15 @@ folder and the others wait for it.
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tqdm import tqdm
 
-from elmo_hf.disk.checksums import SUMS
 from elmo_hf.disk.whole_files import move_into_place, only_writer, workplace
 
-from .published import CACHE, PUBLISHED, DownloadOptions, Published, absolute, unknown_name
+from .published import CACHE, PUBLISHED, UNKNOWN, DownloadOptions, Published, absolute, find_download, unknown_name
 from .refusals import ConversionError
-
-# What the table says of a licence that the authors did not name.
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -32,7 +28,7 @@ class KeptModels:
     Attributes:
         published: the table.
         place: the folder for the models' folders.
-        downloads: the folder of checkpoints that were downloaded for themselves, which are then used.
+        downloads: the folder of checkpoints that were downloaded for themselves or copied there, which are then used.
         base_url: the address in front of relative ones, as in `DownloadOptions`.
     """
 
@@ -89,7 +85,6 @@ class KeptModels:
                 f"the published model {name} has no known address, so it cannot be downloaded. {self._advice(name)}"
             )
         self.place.mkdir(parents=True, exist_ok=True)
-        tqdm.write(self._announcement(name), sys.stderr)
         with workplace(folder, must_wait=True) as partial:
             if not self.is_kept(name):  # another process may have made it meanwhile
                 self._convert(name, partial)
@@ -106,12 +101,12 @@ class KeptModels:
             shutil.rmtree(partial)
 
     def _announcement(self, name: str) -> str:
-        """What is about to be downloaded."""
+        """What is about to be done."""
         row = self.published[name]
         address = absolute(row.addresses, self.base_url)["weights"][0]
         return (
-            f"{name} (size {row.size or UNKNOWN}, licence {row.licence}) is downloaded from {address}, converted, "
-            f"checked and kept in {self.place / name}."
+            f"Downloading {name} (size {row.size or UNKNOWN}, licence {row.licence}) from {address}; it will be "
+            f"converted, checked and kept in {self.place / name}."
         )
 
     def _convert(self, name: str, work: Path) -> None:
@@ -119,19 +114,19 @@ class KeptModels:
         from .convert import FolderSettings
         from .publish import NO_FILES, convert_published
 
-        files = self.downloads / name
-        if not (files / SUMS).is_file():
-            files = work / "files"
         advice = (
             f"The first use of {name} downloads it: do the same again when this machine has a network, or copy the "
             f"folder {self.place / name} from a machine that has used it. {self._advice(name)}"
         )
-        options = DownloadOptions(self.base_url, files, self.published, advice=advice)
+        options = DownloadOptions(self.base_url, self.downloads / name, self.published, advice=advice)
+        if not find_download(name, options).has_files:
+            options = replace(options, folder=work / "files")
+            tqdm.write(self._announcement(name), sys.stderr)
         convert_published(name, work / name, NO_FILES, FolderSettings(check=True), options)
 
     def _advice(self, name: str) -> str:
         """What to do with files from elsewhere."""
         return (
-            f"If you have its files, perhaps by {self.published[name].source}, `elmo-hf convert --model {name} FOLDER "
-            "--from FILES` makes a folder, whose name you can give instead."
+            f"If you have its files, perhaps by {self.published[name].source}, convert them (docs/convert.md) and give "
+            "the name of the new folder instead."
         )
