@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
@@ -82,7 +83,7 @@ def test_the_first_use_makes_the_folder_that_convert_makes_and_later_uses_need_n
     kept: KeptModels, server: FileServer, tiny_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = kept.folder_of("base")
-    assert folder == kept.place / "base"
+    assert folder == kept.folder / "base"
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Downloading base (")]
     assert len(lines) == 1
     for fact in ("32/8", "licence mit", f"{server.url}base/weights.hdf5", str(folder)):
@@ -98,7 +99,7 @@ def test_the_first_use_makes_the_folder_that_convert_makes_and_later_uses_need_n
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert re.search(r"largest.* \d\.\de-\d\d", card, re.DOTALL)  # the comparison with the witness
     assert [path.name for path in (kept.downloads).iterdir()] == ["models"]
-    assert [path.name for path in kept.place.iterdir()] == ["base"]
+    assert [path.name for path in kept.folder.iterdir()] == ["base"]
 
 
 def test_whatever_takes_a_model_takes_a_published_name(kept: KeptModels, tiny_folder: Path, server: FileServer) -> None:
@@ -169,8 +170,8 @@ def test_what_is_not_the_checkpoint_is_named_and_leaves_nothing_and_later_the_sa
     with pytest.raises(ConversionError, match=re.escape(f"{server.url}base/")) as refusal:
         kept.folder_of("base")
     assert "do the same again when this machine has a network" in str(refusal.value)
-    assert str(kept.place / ".base") not in str(refusal.value)  # a folder that is gone
-    assert list(kept.place.iterdir()) == []
+    assert str(kept.folder / ".base") not in str(refusal.value)  # a folder that is gone
+    assert list(kept.folder.iterdir()) == []
     server.contents, server.fault = right, ""
     assert kept.folder_of("base").is_dir()
 
@@ -194,9 +195,9 @@ def test_without_a_network_one_line_says_what_to_do(kept: KeptModels, server: Fi
 def test_of_two_first_uses_at_once_one_downloads_and_both_have_the_folder(kept: KeptModels, server: FileServer) -> None:
     with ThreadPoolExecutor(2) as threads:
         folders = [*threads.map(kept.folder_of, ["base", "base"])]
-    assert folders == [kept.place / "base"] * 2
+    assert folders == [kept.folder / "base"] * 2
     assert len(server.asked) == 2
-    assert [path.name for path in kept.place.iterdir()] == ["base"]
+    assert [path.name for path in kept.folder.iterdir()] == ["base"]
 
 
 def test_files_that_were_downloaded_before_are_used(
@@ -281,9 +282,9 @@ def test_a_folder_here_is_meant_only_if_it_holds_a_model(kept: KeptModels, caplo
     Path("base").mkdir()
     Path("base", "notes.txt").write_text("of mine\n", encoding="utf-8")
     for _ in range(2):
-        assert model_folder("base") == kept.place / "base"
+        assert model_folder("base") == kept.folder / "base"
     assert [record.getMessage() for record in caplog.records] == [
-        "Note: base is the model that elmo-hf knows by this name; what has the name here is no model."
+        "Note: base is the model that elmo-hf knows by this name; the file or folder of that name here holds no model."
     ]
     caplog.clear()
     Path("base", "weights.hdf5").write_bytes(b"")
@@ -293,6 +294,17 @@ def test_a_folder_here_is_meant_only_if_it_holds_a_model(kept: KeptModels, caplo
     ]
     assert model_folder("tiny") == TINY_FOLDER
     assert model_folder("other") == "other"
+
+
+@pytest.mark.parametrize("name", ["tiny", "org/name", "./base", "C:\\base"])
+def test_names_that_no_published_model_can_have_are_known_without_a_look_at_these(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> NoReturn:
+        raise AssertionError("The published models were asked for.")
+
+    monkeypatch.setattr(ModelNames, "published", staticmethod(refuse))
+    assert model_folder(name) == (TINY_FOLDER if name == "tiny" else name)
 
 
 def test_the_list_shows_what_is_here_and_removes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
