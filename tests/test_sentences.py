@@ -115,7 +115,7 @@ REFUSED: list[tuple[str, bytes, str, str]] = [
     ("bad.jsonl", b'"fine"\n{"text": \n', "utf-8", "PATH, line 2: Expecting value"),
     ("number.jsonl", b'"fine"\n["fine"]\n17\n', "utf-8", "PATH, line 3: must be a string, a list of words"),
     ("mixed.jsonl", b'["word", 3]\n', "utf-8", "PATH, line 1: must be a string"),
-    ("deep.jsonl", b'"a"\n' + b"[" * 100_000 + b"\n", "utf-8", "PATH, line 2: holds brackets in more brackets"),
+    ("deep.jsonl", b'"a"\n' + b"[" * 100_000 + b"\n", "utf-8", "PATH, line 2: is nested too deeply"),
     ("cells.csv", b"id,text\n1,It left, then\n", "utf-8", "PATH, line 2: expected 2 columns, found 3"),
     ("columns.csv", b"id,body\n1,a\n", "utf-8", f"{NO_COLUMN} found id, body, separated by ','"),
     ("semicolons.csv", b"id;body\n1;a\n", "utf-8", f"{NO_COLUMN} found id;body, separated by ','"),
