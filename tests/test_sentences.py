@@ -168,6 +168,13 @@ def test_a_line_that_would_fill_memory_is_refused(name: str, content: bytes, tim
         list(read_sentences(file))
 
 
+def test_a_dataset_without_its_library_is_refused_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    advice = r"this needs datasets, not installed here: pip install datasets, or in a clone .*'\.\[train\]'"
+    with pytest.raises(ImportError, match=f"^org/films is no file, so it is read as a dataset: {advice}$"):
+        list(read_dataset("org/films", "train"))
+
+
 def test_a_dataset_with_damaged_compression_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     (tmp_path / "train.jsonl.gz").write_bytes(gzip.compress(b'{"text": "Yes"}\n' * 50)[:12] + b"\xff" * 30)

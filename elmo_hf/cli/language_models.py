@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tqdm import tqdm
 from typer import Argument, Option
 
-from ..disk.installed import require_packages
 from ..disk.whole_files import check_new_file, new_file
 from ..text.first_look import Counted, beginning_of
 from ..text.formats import Format
+from ..text.installed import require_packages
 from ..text.sentences import Sentence, read_sentences
 from .arguments import Column, Encoding, InputFormat, Model, Splitter, load_on_gpu
 from .errors import check_usage, counted, counted_sentences, refuse_alone, say
