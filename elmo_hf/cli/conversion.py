@@ -218,10 +218,10 @@ def publish(
     what was done. The same command goes on: what was converted or pushed before is left as it is.
     """
     from elmo_hf.conversion.publish import COLUMNS, publish_model
-    from elmo_hf.conversion.published import PUBLISHED
+    from elmo_hf.conversion.published import PUBLISHED, UNKNOWN
 
     if not names:
-        names = [name for name, published in PUBLISHED.items() if published.weights and published.licence != "unknown"]
+        names = [name for name, published in PUBLISHED.items() if published.weights and published.licence != UNKNOWN]
     outcomes = [publish_model(name, organisation, Path(), private, report=say) for name in names]
     rows = [tuple(outcome.values()) for outcome in outcomes]
     say_table([COLUMNS, *rows])
