@@ -41,8 +41,8 @@ def check_conversion(
     """
     if checkpoint.make_reference is None:
         raise ConversionError(
-            "the check compares with a reference, and this model has none, as all that read word ids; convert it "
-            "without the check."
+            "the check compares with a reference, and this model has none, like every model that reads word ids; "
+            "convert it without the check."
         )
     model, tokenizer = load_complete(folder), load_tokenizer(folder)
     difference = largest_difference(model, tokenizer, checkpoint.make_reference())

@@ -10,19 +10,15 @@ folder and the others wait for it.
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tqdm import tqdm
 
-from elmo_hf.disk.checksums import SUMS
 from elmo_hf.disk.whole_files import move_into_place, only_writer, workplace
 
-from .published import CACHE, PUBLISHED, DownloadOptions, Published, absolute, unknown_name
+from .published import CACHE, PUBLISHED, UNKNOWN, DownloadOptions, Published, absolute, find_download, unknown_name
 from .refusals import ConversionError
-
-# What the table says of a licence that the authors did not name.
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -31,13 +27,13 @@ class KeptModels:
 
     Attributes:
         published: the table.
-        place: the folder for the models' folders.
-        downloads: the folder of checkpoints that were downloaded for themselves, which are then used.
+        folder: the folder for the models' folders.
+        downloads: the folder of checkpoints that were downloaded for themselves or copied there, which are then used.
         base_url: the address in front of relative ones, as in `DownloadOptions`.
     """
 
     published: Mapping[str, Published] = field(default_factory=lambda: PUBLISHED)
-    place: Path = field(default_factory=lambda: CACHE / "models")
+    folder: Path = field(default_factory=lambda: CACHE / "models")
     downloads: Path = field(default_factory=lambda: CACHE)
     base_url: str | None = None
 
@@ -47,12 +43,12 @@ class KeptModels:
 
     def is_kept(self, name: str) -> bool:
         """Whether the model was used before and is on this machine."""
-        return (self.place / name).is_dir()
+        return (self.folder / name).is_dir()
 
-    def what_is_here(self, name: str) -> str:
+    def size_on_disk(self, name: str) -> str:
         """The size of a kept model's folder, such as `375 MB`; else `-`, or `by hand` if the model has no address."""
         if self.is_kept(name):
-            num_bytes = sum(path.stat().st_size for path in (self.place / name).iterdir())
+            num_bytes = sum(path.stat().st_size for path in (self.folder / name).iterdir())
             return f"{num_bytes / 1e6:.0f} MB"
         return "-" if self.published[name].addresses else "by hand"
 
@@ -71,8 +67,8 @@ class KeptModels:
         ]
         for part, addresses in absolute(row.addresses, self.base_url).items():
             rows += [(part, address) for address in addresses]
-        folder = str(self.place / name) if self.is_kept(name) else ""
-        rows.append(("here", f"{self.what_is_here(name)} {folder}".rstrip()))
+        folder = str(self.folder / name) if self.is_kept(name) else ""
+        rows.append(("here", f"{self.size_on_disk(name)} {folder}".rstrip()))
         return rows
 
     def folder_of(self, name: str) -> Path:
@@ -81,15 +77,14 @@ class KeptModels:
         Raises:
             ConversionError: if the checkpoint cannot be downloaded or converted, or fails the check; nothing is kept.
         """
-        folder = self.place / name
+        folder = self.folder / name
         if self.is_kept(name):
             return folder
         if not self.published[name].addresses:
             raise ConversionError(
                 f"the published model {name} has no known address, so it cannot be downloaded. {self._advice(name)}"
             )
-        self.place.mkdir(parents=True, exist_ok=True)
-        tqdm.write(self._announcement(name), sys.stderr)
+        self.folder.mkdir(parents=True, exist_ok=True)
         with workplace(folder, must_wait=True) as partial:
             if not self.is_kept(name):  # another process may have made it meanwhile
                 self._convert(name, partial)
@@ -98,20 +93,22 @@ class KeptModels:
 
     def remove(self, name: str) -> None:
         """Removes a kept model; raises ValueError if it is not here."""
-        folder = self.place / name
+        folder = self.folder / name
         if name not in self or not self.is_kept(name):
-            raise ValueError(f"no published model {name!r:.50} is kept in {self.place}, so there is nothing to remove.")
+            raise ValueError(
+                f"no published model {name!r:.50} is kept in {self.folder}, so there is nothing to remove."
+            )
         with only_writer(folder) as partial:
             folder.rename(partial)  # so no process finds half of it
             shutil.rmtree(partial)
 
     def _announcement(self, name: str) -> str:
-        """What is about to be downloaded."""
+        """What is about to be done."""
         row = self.published[name]
         address = absolute(row.addresses, self.base_url)["weights"][0]
         return (
-            f"{name} (size {row.size or UNKNOWN}, licence {row.licence}) is downloaded from {address}, converted, "
-            f"checked and kept in {self.place / name}."
+            f"Downloading {name} (size {row.size or UNKNOWN}, licence {row.licence}) from {address}; it will be "
+            f"converted, checked and kept in {self.folder / name}."
         )
 
     def _convert(self, name: str, work: Path) -> None:
@@ -119,19 +116,19 @@ class KeptModels:
         from .convert import FolderSettings
         from .publish import NO_FILES, convert_published
 
-        files = self.downloads / name
-        if not (files / SUMS).is_file():
-            files = work / "files"
         advice = (
             f"The first use of {name} downloads it: do the same again when this machine has a network, or copy the "
-            f"folder {self.place / name} from a machine that has used it. {self._advice(name)}"
+            f"folder {self.folder / name} from a machine that has used it. {self._advice(name)}"
         )
-        options = DownloadOptions(self.base_url, files, self.published, advice=advice)
+        options = DownloadOptions(self.base_url, self.downloads / name, self.published, advice=advice)
+        if not find_download(name, options).has_files:
+            options = replace(options, folder=work / "files")
+            tqdm.write(self._announcement(name), sys.stderr)
         convert_published(name, work / name, NO_FILES, FolderSettings(check=True), options)
 
     def _advice(self, name: str) -> str:
         """What to do with files from elsewhere."""
         return (
-            f"If you have its files, perhaps by {self.published[name].source}, `elmo-hf convert --model {name} FOLDER "
-            "--from FILES` makes a folder, whose name you can give instead."
+            f"If you have its files, perhaps by {self.published[name].source}, convert them (docs/convert.md) and give "
+            "the name of the new folder instead."
         )

@@ -20,7 +20,16 @@ from elmo_hf.share.saved_card import card_labels
 from .contract import NamedFiles, Report, drop_message
 from .convert import DEFAULTS, FolderSettings, check_size, convert_source
 from .formats import recognise
-from .published import DownloadOptions, Files, Published, download, find_download
+from .options import read_options
+from .published import (
+    NO_RESTRICTIONS,
+    UNKNOWN,
+    DownloadOptions,
+    Files,
+    Published,
+    download,
+    find_download,
+)
 from .refusals import DAMAGE, AnotherModelError, ConversionError
 from .sources import open_source
 
@@ -51,13 +60,15 @@ def convert_published(
     Raises:
         ConversionError: also if the checkpoint has other sizes than the table says; errors of `download`.
     """
+    if files.options is not None:
+        read_options(files.options)  # so a fault in it is found before anything is downloaded
     weights, published_files = download(name, partial(read_checkpoint, files.options), download_options)
     row = download_options.published[name]
     facts = published_facts(name)
     if facts is not None:
         labels = {"language": [row.language]}
     else:
-        licence = None if row.licence in ("no-restrictions", "unknown") else row.licence
+        licence = None if row.licence in (NO_RESTRICTIONS, UNKNOWN) else row.licence
         labels = card_labels(licence, [row.language], row.source)
     settings = replace(
         settings,
@@ -70,18 +81,19 @@ def convert_published(
     try:
         return convert_source(weights, destination, NamedFiles(**published_files | named_files), settings, report)
     except AnotherModelError as error:
-        if download_options.is_local:
+        original = find_download(name, download_options)
+        has_own_files = len(named_files) > 0 or download_options.is_local or not original.is_complete
+        if has_own_files:
             raise
-        place = find_download(name, download_options)
-        place.remove()
-        raise ConversionError(f"{error} What {place.sources} sent was removed. {place.advice}") from error
+        original.remove()
+        raise ConversionError(f"{error} What {original.sources} sent was removed. {original.advice}") from error
 
 
 def read_checkpoint(options: Path | None, row: Published, files: Files) -> None:
     """Reads downloaded files, as the conversion will.
 
     Args:
-        options: an options file of the user, in place of the published one.
+        options: an options file of the user, which is read only if the download is a file of weights without options.
         row: what the table says of the checkpoint.
         files: the downloaded files.
 
@@ -89,9 +101,9 @@ def read_checkpoint(options: Path | None, row: Published, files: Files) -> None:
         ConversionError: if they are not a checkpoint, or one of other sizes.
     """
     weights, others = files
-    if options is not None:
-        others = others | {"options": options}
     with open_source(weights) as source:
+        if options is not None and source.is_file and "options" not in others:
+            others = others | {"options": options}
         checkpoint = recognise(source).read(source, NamedFiles(**others), None)
         check_size(checkpoint, row.size, weights)
 

@@ -12,7 +12,8 @@ A cell may have several addresses of one file, separated by blanks, which are tr
 stand below `BASE_URL`, or below a mirror of it that the environment variable `ELMO_HF_BASE_URL` names.
 
 A server may send anything in place of a file. So downloaded files are kept only after they were read as the checkpoint,
-and the list of them, `SHA256SUMS`, is written last. Few checkpoints were published with checksums (MD5), so the list
+and their folder has a list of them, `SHA256SUMS`. A folder without the list belongs to the user: its files are used,
+and nothing in it is removed. Few checkpoints were published with checksums (MD5), so the list
 also records the SHA-256 of the first download (check with `sha256sum -c`), as the model card does; later downloads and
 files of the user must have the same.
 """
@@ -37,8 +38,8 @@ from urllib.request import Request
 from huggingface_hub.constants import HF_HOME
 from tqdm import tqdm
 
-from elmo_hf.disk.checksums import SUMS, recorded_sums, sha256_of_file, sums_agree, write_sums
-from elmo_hf.disk.whole_files import new_file, only_writer
+from elmo_hf.disk.checksums import SUMS, recorded_sums, sha256_of_file, write_sums
+from elmo_hf.disk.whole_files import move_into_place, new_file, only_writer
 
 from .refusals import ConversionError, listed, shortened
 from .sources import files_in
@@ -49,6 +50,9 @@ TABLE_FILE = Path(__file__).with_name("published.tsv")
 INDEX_SUFFIX = ".index"
 DATA_SUFFIX = ".data-00000-of-00001"
 MOST_SILENCE = 60.0  # seconds
+# What the table says of a licence that the authors did not name, and of files that anyone may use for anything.
+UNKNOWN = "unknown"
+NO_RESTRICTIONS = "no-restrictions"
 # Where downloaded checkpoints and converted models are kept.
 CACHE = Path(HF_HOME) / "elmo-hf"
 
@@ -129,7 +133,8 @@ class DownloadOptions:
 
     Attributes:
         base_url: the address in front of relative ones; None means that of a mirror, or `BASE_URL`.
-        folder: the folder for the files; None means `elmo-hf/NAME` below `$HF_HOME`.
+        folder: the folder for the files; None means `elmo-hf/NAME` below `$HF_HOME`, and for another address as
+            `origin` a folder beside it. Files that were copied there by hand are used.
         published: the table.
         origin: another source of the files: an address, as in `Published.below`, or the user's own folder, archive or
             file, which is used in place.
@@ -159,7 +164,8 @@ class Download:
     Attributes:
         row: what the table says of the checkpoint.
         urls: the addresses of each file, by its field.
-        folder: the folder of the downloaded files.
+        folder: the folder of the downloaded files. Without a list of them it is a folder of the user, with files that
+            were copied there by hand or with others; nothing of these is changed or removed.
         advice: what the error says to do if no server sends the checkpoint.
     """
 
@@ -170,50 +176,105 @@ class Download:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the files were downloaded and read."""
-        return (self.folder / SUMS).exists()
+        """Whether the files were read, and are in the folder's list."""
+        return set(self.names) <= recorded_sums(self.folder).keys()
 
     @property
-    def paths(self) -> dict[str, Path]:
-        """The downloaded files by their fields, under their published names, whatever the address."""
-        return {part: self.folder / name_of(self.row.addresses.get(part, urls)[0]) for part, urls in self.urls.items()}
+    def has_files(self) -> bool:
+        """Whether the folder has all files, which may have been copied there by hand."""
+        return all((self.folder / name).is_file() for name in self.names)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the files in the folder."""
+        return [path.name for path in self._addresses(self.folder)]
+
+    @property
+    def files(self) -> Files:
+        """The downloaded files."""
+        return _files(self._paths(self.folder))
 
     @property
     def sources(self) -> str:
         """The first address of each file, for a message."""
         return listed([urls[0] for urls in self.urls.values()])
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the files are those of the folder's list."""
+        recorded = recorded_sums(self.folder)
+        return self.has_files and all(sha256_of_file(self.folder / name) == recorded[name] for name in self.names)
+
     def make(self, read: Reader) -> None:
-        """Downloads all files, reads them and lists them; leaves nothing if anything fails."""
-        self.remove()  # what a process that was killed left
+        """Downloads the files that are missing and reads all; one process at a time.
+
+        A new folder gets the list, and its name when it is complete. A folder of the user gets the files that it lacks,
+        and no list, so its files are read again at each use. If anything fails, what was downloaded is removed.
+        """
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        with only_writer(self.folder, must_wait=True) as partial:
+            if self.is_complete:  # another process may have downloaded it meanwhile
+                return
+            if self.folder.is_dir() and any(self.folder.iterdir()):
+                self._fill(self.folder, read)
+                return
+            partial.mkdir()
+            self._fill(partial, read)
+            write_sums(partial)
+            move_into_place(partial, self.folder)
+
+    def remove(self) -> None:
+        """Removes the files and their list from this machine, and the folder if it has no others."""
+        with only_writer(self.folder, must_wait=True):
+            for name in (SUMS, *self.names):
+                (self.folder / name).unlink(missing_ok=True)
+            if not any(self.folder.iterdir()):
+                self.folder.rmdir()
+
+    def _fill(self, folder: Path, read: Reader) -> None:
+        """Downloads the files that a folder lacks, and reads all; or raises, and adds nothing."""
+        missing = [path for path in self._addresses(folder) if not path.exists()]
         try:
-            self._fetch()
-            try:
-                _check_published(self.row, self.paths)
-                read(self.row, _files(self.paths))
-            except ConversionError as error:
-                reason = str(error).replace(f"{self.folder}{os.sep}", "")
+            for path, urls in self._addresses(folder).items():
+                fetch(urls, path, self.advice)
+            self._check(folder, read, is_download=len(missing) > 0)
+        except BaseException:
+            for path in missing:
+                path.unlink(missing_ok=True)
+            raise
+
+    def _check(self, folder: Path, read: Reader, is_download: bool) -> None:
+        """Raises ConversionError unless the files in a folder can be read as the model."""
+        try:
+            paths = self._paths(folder)
+            _check_published(self.row, paths)
+            read(self.row, _files(paths))
+        except ConversionError as error:
+            reason = str(error).replace(f"{folder}{os.sep}", "")
+            if is_download:
                 raise ConversionError(
                     f"what a server sent for {self.sources} is not this model, so nothing was kept: {reason} "
                     f"{self.advice}"
                 ) from error
-            write_sums(self.folder)
-        except BaseException:
-            self.remove()
-            raise
+            raise ConversionError(
+                f"the files {listed(self.names)} in {folder}, which were copied there, are not this model: {reason} "
+                f"Remove them to download them. {self.advice}"
+            ) from error
 
-    def remove(self) -> None:
-        """Removes the files from this machine."""
-        if self.folder.exists():
-            shutil.rmtree(self.folder)
+    def _paths(self, folder: Path) -> dict[str, Path]:
+        """The paths of the files in a folder by their fields, under their published names, whatever the address."""
+        return {part: folder / name_of(self.row.addresses.get(part, urls)[0]) for part, urls in self.urls.items()}
 
-    def _fetch(self) -> None:
-        for part, path in self.paths.items():
+    def _addresses(self, folder: Path) -> dict[Path, Sequence[str]]:
+        """The addresses of each file, by its path in a folder; an index of bilm-tf has its data beside it."""
+        addresses: dict[Path, Sequence[str]] = {}
+        for part, path in self._paths(folder).items():
             urls = self.urls[part]
-            fetch(urls, path, self.advice)
+            addresses[path] = urls
             if urls[0].endswith(INDEX_SUFFIX):
                 data = [url.removesuffix(INDEX_SUFFIX) + DATA_SUFFIX for url in urls]
-                fetch(data, self.folder / name_of(data[0]), self.advice)
+                addresses[folder / name_of(data[0])] = data
+        return addresses
 
 
 def find_download(name: str, options: DownloadOptions) -> Download:
@@ -230,7 +291,15 @@ def find_download(name: str, options: DownloadOptions) -> Download:
     addresses = row.addresses if options.origin is None else row.below(options.origin)
     if not addresses:
         raise ConversionError(f"the published model {name} has no known address, so you must fetch its files. {advice}")
-    return Download(row, absolute(addresses, options.base_url), options.folder or CACHE / name, advice)
+    return Download(row, absolute(addresses, options.base_url), options.folder or _folder(name, options), advice)
+
+
+def _folder(name: str, options: DownloadOptions) -> Path:
+    """The folder for a checkpoint's files; those from another address than the published ones have one of their own."""
+    if options.origin is None or options.is_local:
+        return CACHE / name
+    digest = hashlib.sha256(options.origin.encode()).hexdigest()
+    return CACHE / f"{name}-from-{digest[:16]}"
 
 
 def download(name: str, read: Reader, options: DownloadOptions) -> Files:
@@ -244,20 +313,17 @@ def download(name: str, read: Reader, options: DownloadOptions) -> Files:
     Raises:
         ConversionError: if the name is unknown, a download fails, or a recorded or published checksum differs.
     """
-    place = find_download(name, options)
+    files = find_download(name, options)
     if options.is_local:
-        return _files_of_user(Path(str(options.origin)), place.row, place.folder)
-    if not place.is_complete:
-        place.folder.parent.mkdir(parents=True, exist_ok=True)
-        with only_writer(place.folder, must_wait=True):
-            if not place.is_complete:  # another process may have downloaded it meanwhile
-                place.make(read)
-    if not sums_agree(place.folder):
+        return _files_of_user(Path(str(options.origin)), files.row, files.folder)
+    if not files.is_complete:
+        files.make(read)
+    if files.is_complete and not files.is_unchanged:
         raise ConversionError(
-            f"the files in {place.folder} are not those that its {SUMS} lists. Delete {place.folder} to download them "
-            "again."
+            f"the files in {files.folder} are not those that its {SUMS} lists. To download them again, delete there "
+            f"{listed([SUMS, *files.names])}."
         )
-    return _files(place.paths)
+    return files.files
 
 
 def _files(paths: Mapping[str, Path]) -> Files:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if not Path(__file__).with_name("conversion").is_dir():
     __path__.append(str(Path(__file__).parents[1]))
 
-from .folder.model_names import ModelNames, PublishedModels
+from .folder.model_names import PublishedModels, set_published_models
 
 if TYPE_CHECKING:
     from .public import *  # noqa: F403
@@ -29,7 +29,7 @@ def _published_models() -> PublishedModels:
     return KeptModels()
 
 
-ModelNames.published = staticmethod(_published_models)
+set_published_models(_published_models)
 
 
 def __getattr__(name: str) -> Any:

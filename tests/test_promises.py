@@ -175,7 +175,7 @@ def test_usages_has_its_options_and_columns(tiny_folder: Path, tmp_path: Path) -
 
 def test_published_models_keep_their_place_names_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
     """Caches that were filled once stay valid, and scripts name a mirror."""
-    assert KeptModels().place == Path(constants.HF_HOME) / "elmo-hf" / "models"
+    assert KeptModels().folder == Path(constants.HF_HOME) / "elmo-hf" / "models"
     assert {"small", "medium", "original", "5.5B", "original-lm", "seqvec", "manylangs-zh"} <= PUBLISHED.keys()
     monkeypatch.setenv("ELMO_HF_BASE_URL", "https://example.org/elmo")
     assert absolute({"weights": ["a/w.hdf5", "https://b/w.hdf5"]}) == {

@@ -115,7 +115,7 @@ REFUSED: list[tuple[str, bytes, str, str]] = [
     ("bad.jsonl", b'"fine"\n{"text": \n', "utf-8", "PATH, line 2: Expecting value"),
     ("number.jsonl", b'"fine"\n["fine"]\n17\n', "utf-8", "PATH, line 3: must be a string, a list of words"),
     ("mixed.jsonl", b'["word", 3]\n', "utf-8", "PATH, line 1: must be a string"),
-    ("deep.jsonl", b'"a"\n' + b"[" * 100_000 + b"\n", "utf-8", "PATH, line 2: holds brackets in more brackets"),
+    ("deep.jsonl", b'"a"\n' + b"[" * 100_000 + b"\n", "utf-8", "PATH, line 2: is nested too deeply"),
     ("cells.csv", b"id,text\n1,It left, then\n", "utf-8", "PATH, line 2: expected 2 columns, found 3"),
     ("columns.csv", b"id,body\n1,a\n", "utf-8", f"{NO_COLUMN} found id, body, separated by ','"),
     ("semicolons.csv", b"id;body\n1;a\n", "utf-8", f"{NO_COLUMN} found id;body, separated by ','"),
@@ -166,6 +166,13 @@ def test_a_line_that_would_fill_memory_is_refused(name: str, content: bytes, tim
     file: Any = InputFile(name, io.BytesIO(content * times))
     with pytest.raises(ValueError, match=f"^standard input{message}"):
         list(read_sentences(file))
+
+
+def test_a_dataset_without_its_library_is_refused_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    advice = r"this needs datasets, not installed here: pip install datasets, or in a clone .*'\.\[train\]'"
+    with pytest.raises(ImportError, match=f"^org/films is no file, so it is read as a dataset: {advice}$"):
+        list(read_dataset("org/films", "train"))
 
 
 def test_a_dataset_with_damaged_compression_is_refused(tmp_path: Path) -> None:

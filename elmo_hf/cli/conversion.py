@@ -182,18 +182,18 @@ def models(
     check_usage(name is None or remove is None, "give NAME or --remove NAME.")
     from elmo_hf.conversion.kept_models import KeptModels
 
-    kept = KeptModels()
+    cache = KeptModels()
     if remove is not None:
-        kept.remove(remove)
-        say(f"Removed {kept.place / remove}.")
+        cache.remove(remove)
+        say(f"Removed {cache.folder / remove}.")
     elif name is not None:
-        say_table(kept.facts(name))
+        say_table(cache.facts(name))
     else:
         rows = [("name", "lang", "size", "licence", "here", "trained on")]
-        for model, published in kept.published.items():
+        for model, published in cache.published.items():
             text = shortened_text(published.text)
             size = published.size or "-"
-            rows.append((model, published.language, size, published.licence, kept.what_is_here(model), text))
+            rows.append((model, published.language, size, published.licence, cache.size_on_disk(model), text))
         say_table(rows)
         say("`elmo-hf models NAME` shows the source, the addresses and the folder of one.")
 
@@ -218,10 +218,10 @@ def publish(
     what was done. The same command goes on: what was converted or pushed before is left as it is.
     """
     from elmo_hf.conversion.publish import COLUMNS, publish_model
-    from elmo_hf.conversion.published import PUBLISHED
+    from elmo_hf.conversion.published import PUBLISHED, UNKNOWN
 
     if not names:
-        names = [name for name, published in PUBLISHED.items() if published.weights and published.licence != "unknown"]
+        names = [name for name, published in PUBLISHED.items() if published.weights and published.licence != UNKNOWN]
     outcomes = [publish_model(name, organisation, Path(), private, report=say) for name in names]
     rows = [tuple(outcome.values()) for outcome in outcomes]
     say_table([COLUMNS, *rows])

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from typer import Argument, Option
 
-from ..disk.installed import require_packages
 from ..text.batches import BATCH_POSITIONS
+from ..text.installed import require_packages
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
 from .dry_run import show
 from .errors import check_usage, counted_sentences, refuse_alone, say

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tqdm import tqdm
 from typer import Argument, Option
 
-from ..disk.installed import require_packages
 from ..disk.whole_files import check_new_file, new_file
 from ..text.first_look import Counted, beginning_of
 from ..text.formats import Format
+from ..text.installed import require_packages
 from ..text.sentences import Sentence, read_sentences
 from .arguments import Column, Encoding, InputFormat, Model, Splitter, load_on_gpu
 from .errors import check_usage, counted, counted_sentences, refuse_alone, say
@@ -90,7 +90,7 @@ def pretrain(
     model: Annotated[str | None, Option(help="Start from this model: a folder, a Hub name, or a short name.")] = None,
     words: Annotated[
         Splitter | None,
-        Option(help="How sentences are split into words; default: whitespace, or as MODEL's training text."),
+        Option(help="How sentences are split into words; default: whitespace, or as in MODEL's training text."),
     ] = None,
     encoding: Encoding = "utf-8",
     input_format: InputFormat = None,
@@ -146,13 +146,15 @@ def pretrain(
     from transformers import set_seed
 
     from elmo_hf.folder.loading import load_for_pretraining, scoring_splitter
+    from elmo_hf.folder.saved_json import read_json
     from elmo_hf.training.corpora import read_sources
     from elmo_hf.training.record import Start
     from elmo_hf.training.run import new_language_model
     from elmo_hf.training.run import pretrain as run
     from elmo_hf.training.trainer import PretrainingArguments
 
-    fields = _config_fields(config, softmax, samples, alphabet)
+    settings = {} if config is None else read_json(config)
+    fields = _config_fields(config, settings, softmax, samples, alphabet)
     optim, default_rate = OPTIMIZERS[optimizer]
     args = PretrainingArguments(
         str(output),
@@ -182,7 +184,7 @@ def pretrain(
         report_to="tensorboard",
     )
     if config is not None and args.process_index == 0:
-        _note_settings(config, args)
+        _note_settings(config, settings, args)
     set_seed(args.seed)
     if model is not None:
         lm, tokenizer = load_for_pretraining(model, vocabulary, words, **fields)
@@ -204,12 +206,10 @@ def pretrain(
 
 
 def _config_fields(
-    config: Path | None, softmax: str | None, samples: int | None, alphabet: str | None
+    config: Path | None, settings: dict[str, Any], softmax: str | None, samples: int | None, alphabet: str | None
 ) -> dict[str, Any]:
-    """Fields of the config: those of a file, ours or bilm-tf's, and those that options replace."""
-    from elmo_hf.folder.saved_json import read_json
-
-    fields: dict[str, Any] = {} if config is None else read_json(config)
+    """Fields of the config: those of a file with these settings, ours or bilm-tf's, and those that options replace."""
+    fields = dict(settings)
     if config is not None and _is_of_bilm_tf(fields):
         from elmo_hf.conversion.readers.hdf5_layout import fields_for_training
 
@@ -228,18 +228,14 @@ def _is_of_bilm_tf(options: dict[str, Any]) -> bool:
     return "lstm" in options
 
 
-def _note_settings(config: Path, args: "PretrainingArguments") -> None:
+def _note_settings(config: Path, options: dict[str, Any], args: "PretrainingArguments") -> None:
     """Prints a note on the settings of a training in bilm-tf's options that differ from those of this run."""
-    from elmo_hf.folder.saved_json import read_json
-
-    options = read_json(config)
     if not _is_of_bilm_tf(options):
         return
     settings = {
         "batch_size": ("--rows", args.per_device_train_batch_size),
         "unroll_steps": ("--unroll-steps", args.unroll_steps),
         "learning_rate": ("--learning-rate", args.learning_rate),
-        "all_clip_norm_val": ("max_grad_norm of PretrainingArguments", args.max_grad_norm),
     }
     if args.max_steps < 0:
         settings["n_epochs"] = ("--epochs", args.num_train_epochs)
@@ -249,8 +245,8 @@ def _note_settings(config: Path, args: "PretrainingArguments") -> None:
             others.append(f"{name} is {options[name]}, {option} {value}")
     if others:
         say(
-            f"Note: the model and its softmax are those of {config}, but of its settings of the training these are "
-            f"others here: {'; '.join(others)}.",
+            f"Note: the model and its softmax are those of {config}, but these training settings differ: "
+            f"{'; '.join(others)}.",
             is_error=True,
         )
 

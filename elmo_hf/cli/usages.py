@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from ..disk.installed import require_packages
 from ..disk.whole_files import check_new_file, new_file
+from ..text.installed import require_packages
 from .arguments import Column, Device, Encoding, InputFormat, Model, SplitIntoWords, usable_device
 from .errors import check_usage, counted, say
 from .split_notes import look_at

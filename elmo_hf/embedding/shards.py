@@ -337,10 +337,11 @@ class Shards:
         return checksum, size
 
     def _refuse_shard(self, shard: str) -> NoReturn:
+        entry = f"{self._folder.name}/{entry_of(shard)}"
         raise ValueError(
             f"the input changed: {self._folder.name}/{shard} holds other sentences, or its proteins have other names; "
-            f"or its entry, {entry_of(shard)}, is damaged. Restore the input, choose another output, or delete that "
-            "folder to start again."
+            f"or its entry, {entry}, is damaged. If the input changed, restore it, choose another output, or delete "
+            f"that folder to start again. If it did not, delete {entry}: only its shard is computed again."
         )
 
     def write(self, window: SentenceWindow, arrays_by_row: Mapping[int, Arrays]) -> None:
@@ -373,11 +374,12 @@ class Shards:
         shards = [self._shard(number) for number in range(len(self._windows))]
         names = {*shards, *map(entry_of, shards)}
         of_shards = [name for name in self._sizes if name.startswith(("part-", f"{ENTRIES}part-"))]
-        beyond = [name for name in of_shards if name not in names]
+        beyond = sorted(name for name in of_shards if name not in names)
         if beyond:
-            beyond.sort(key=lambda name: (name.startswith(ENTRIES), name))
+            shards_beyond = [name for name in beyond if not name.startswith(ENTRIES)]
+            first = shards_beyond[0] if shards_beyond else beyond[0]
             raise ValueError(
-                f"the input changed: {self._folder.name}/{beyond[0]} is beyond its last shard; or the file is a copy. "
+                f"the input changed: {self._folder.name}/{first} is beyond its last shard; or the file is a copy. "
                 "Restore the input, remove the file if it is a copy, choose another output, or delete that folder to "
                 "start again."
             )

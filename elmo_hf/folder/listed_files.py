@@ -16,7 +16,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from ..disk.checksums import SUMS, Comparison, files_below, recorded_sums, sha256_of_file
 from ..model.configuration_elmo import CODE_FILES
 from ..model.modeling_elmo import SENTENCE_FILES
-from .saved_json import naming, read_json
+from .weight_files import weight_names
 
 CONFIG, WEIGHTS = "config.json", "*.safetensors"
 # The files that decide what a model computes, and those that transformers would read in their place.
@@ -95,8 +95,7 @@ def _compare(folder: Path, comparison: Comparison, prefix: str = "") -> None:
 def _weights_of(folder: Path) -> list[str]:
     """The files of weights that a model needs; one alone if its index cannot be read."""
     try:
-        with naming(SAFE_WEIGHTS_INDEX_NAME):
-            return sorted({*read_json(folder / SAFE_WEIGHTS_INDEX_NAME)["weight_map"].values()})
+        return sorted(weight_names(folder))
     except ValueError:
         return [SAFE_WEIGHTS_NAME]
 

@@ -75,8 +75,8 @@ def check_kind(source: str | Path, folder: Path) -> None:
         )
     if not folder.is_dir():
         raise ValueError(
-            f"there is no folder {source}, and no short name (`elmo-hf models` lists them); a Hub name looks like "
-            "org/name."
+            f"{source} is neither a folder nor a short name, which are `tiny` and those of the published models "
+            "(docs/convert.md); a Hub name looks like org/name."
         )
 
 

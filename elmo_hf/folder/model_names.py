@@ -36,10 +36,15 @@ class ModelNames:
     """What this room cannot know, because the code that converts published models stands above it.
 
     Attributes:
-        published: gives the published models. `elmo_hf/__init__.py` sets it.
+        published: gives the published models, as `set_published_models` says.
     """
 
     published: ClassVar[Callable[[], PublishedModels]]
+
+
+def set_published_models(make: Callable[[], PublishedModels]) -> None:
+    """Says where the published models are; `make` is called when a name may be one of theirs."""
+    ModelNames.published = staticmethod(make)
 
 
 def model_folder(name: str | Path) -> str | Path:
@@ -49,15 +54,25 @@ def model_folder(name: str | Path) -> str | Path:
         ConversionError: if a published model cannot be downloaded, or what was downloaded cannot be converted.
     """
     path = Path(name)
-    published = ModelNames.published()
-    if str(name) != TINY and str(name) not in published:
+    short_name = str(name)
+    if short_name != TINY and not _is_published(short_name):
         return name
     if holds_model(path):
         _say_what_is_meant(f"{name} is the folder of this name here, not the model that elmo-hf knows by it.")
         return name
     if path.exists():
-        _say_what_is_meant(f"{name} is the model that elmo-hf knows by this name; what has the name here is no model.")
-    return TINY_FOLDER if str(name) == TINY else published.folder_of(str(name))
+        _say_what_is_meant(
+            f"{name} is the model that elmo-hf knows by this name; the file or folder of that name here holds no model."
+        )
+    if short_name == TINY:
+        return TINY_FOLDER
+    return ModelNames.published().folder_of(short_name)
+
+
+def _is_published(name: str) -> bool:
+    """Whether a published model has the name. A name with a slash is a path or a repository."""
+    has_slash = "/" in name or "\\" in name
+    return not has_slash and name in ModelNames.published()
 
 
 def holds_model(folder: Path) -> bool:

@@ -46,9 +46,14 @@ def weight_names(folder: Path) -> set[str]:
     """
     if not has_index(folder):
         return {SAFE_WEIGHTS_NAME}
-    with naming(f"{folder / SAFE_WEIGHTS_INDEX_NAME} is damaged"):
-        index = read_json(folder / SAFE_WEIGHTS_INDEX_NAME)
-        return set(index["weight_map"].values()) if isinstance(index["metadata"], dict) else set()
+    index_file = folder / SAFE_WEIGHTS_INDEX_NAME
+    with naming(f"{index_file} is damaged"):
+        index = read_json(index_file)
+        names = list(index["weight_map"].values())
+        are_texts = all(isinstance(name, str) for name in names)
+        if not isinstance(index["metadata"], dict) or not are_texts:
+            raise ValueError("`metadata` must be an object, and `weight_map` must name the file of each weight.")
+    return set(names)
 
 
 def read_headers(folder: Path) -> dict[str, Tensor]:
@@ -80,15 +85,12 @@ def read_headers(folder: Path) -> dict[str, Tensor]:
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether all files with a model's weights are in a folder, which may be a download of some files."""
-    if (folder / SAFE_WEIGHTS_NAME).is_file():
-        return True
-    index = folder / SAFE_WEIGHTS_INDEX_NAME
-    if not index.is_file():
-        return False
-    with naming(f"{index} is damaged"):
-        names = set(read_json(index)["weight_map"].values())
-    return all((folder / name).is_file() for name in names)
+    """Whether all files with a model's weights are in a folder, which may be a download of some files.
+
+    Raises:
+        ValueError: if the index that names them is damaged.
+    """
+    return all((folder / name).is_file() for name in weight_names(folder))
 
 
 def check_weights(folder: Path, model_class: type[PreTrainedModel], config: PreTrainedConfig) -> None:

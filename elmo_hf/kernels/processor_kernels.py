@@ -30,8 +30,9 @@ GROUPS_IN_SUM = 61
 class WeightState(NamedTuple):
     """What a weight was when a copy of it was made.
 
-    Every call reads the whole weight once for it, 0.2 of a step's time, because torch does not count the changes that
-    fused optimisers, `weight.data` and NumPy make. Sums of integers are exact, so no changed number goes unseen.
+    Every call reads the whole weight once for it, which takes about a fifth of a step, because torch does not count the
+    changes that fused optimisers, `weight.data` and NumPy make. Sums of integers are exact, so no changed number goes
+    unseen.
     """
 
     address: int

@@ -31,7 +31,6 @@ import torch
 from torch import Tensor, nn
 
 from ..disk.guarded_file import GuardedFile
-from ..disk.installed import require_packages
 from ..disk.whole_files import check_new_file, move_into_place, workplace
 from ..folder.loading import load_complete, open_folder
 from ..folder.saved_config import read_config
@@ -39,6 +38,7 @@ from ..heads import HEADS
 from ..model.configuration_elmo import ElmoConfig
 from ..model.layers_elmo import BiLMState
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
+from ..text.installed import require_packages
 
 # The classes that are exported with their head; of models of other classes, the biLM is exported.
 EXPORTED_HEADS = {head.model_class.__name__: head.model_class for head in HEADS if head.is_exported}

@@ -34,8 +34,11 @@ SENT = {
     *(SUMS, "chat_template.jinja", "log.json", "curve.png"),
     *(f"{split}_results.json" for split in ("all", "train", "eval", "test", "predict")),
 }
-# The name of a picture in a card, without its folder.
-PICTURE = re.compile(r"[^\s()\[\]\"'<>/]+\.(?:png|jpe?g|svg)")
+# The name of a picture that is in the folder itself; a slash or a colon would lead elsewhere.
+PICTURE_NAME = r"(?:\./)?([^()<>\"'/:]+\.(?:png|jpe?g|svg))"
+# A card shows a picture as ![text](name "title") or ![text](<name>), or as <img src="name">.
+SHOWN_IN_MARKDOWN = re.compile(rf"!\[[^\]]*\]\(\s*<?{PICTURE_NAME}>?(?:\s+[\"'(][^)]*)?\s*\)")
+SHOWN_IN_HTML = re.compile(rf"<img\s(?:[^>]*\s)?src\s*=\s*[\"']{PICTURE_NAME}[\"']", re.IGNORECASE)
 ADVICE = (
     "The Hub has the whole commit or nothing of it. Run the same command again, as a user with write access (`hf auth "
     "login`); large files that arrived are not sent twice. The reason"
@@ -127,8 +130,13 @@ def _named_files(folder: Path) -> set[str]:
     if has_index(folder):
         names.add(SAFE_WEIGHTS_INDEX_NAME)
     card = (folder / CARD).read_text(encoding="utf-8")
-    names |= {unquote(picture) for picture in PICTURE.findall(card)}
-    return names
+    return names | _shown_pictures(card)
+
+
+def _shown_pictures(card: str) -> set[str]:
+    """The names of the pictures in the folder itself that a card shows."""
+    pictures = [*SHOWN_IN_MARKDOWN.findall(card), *SHOWN_IN_HTML.findall(card)]
+    return {unquote(picture) for picture in pictures}
 
 
 def is_plain_file(path: Path) -> bool:

@@ -147,7 +147,7 @@ def decoded(text: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError as error:
-        raise ValueError("holds brackets in more brackets than Python's reader of JSON can follow.") from error
+        raise ValueError("is nested too deeply for Python's reader of JSON.") from error
 
 
 def _document(

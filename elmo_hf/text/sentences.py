@@ -18,13 +18,13 @@ docs/files.md says how each format is recognised, and what is refused.
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 from .columns import conll_sentences, conllu_sentences, words_place
 from .fasta import Protein, fasta_sentences
 from .formats import FORMAT_OF, Format, format_of, is_parquet, refuse_foreign
+from .installed import require_packages
 from .json_lines import json_sentences, shown_keys
 from .opened_files import OpenedFile, opened, suffix_of
 from .parquet_files import parquet_sentences
@@ -130,11 +130,10 @@ def read_dataset(name: str, split: str, column: str | None = None) -> Iterator[S
         ImportError: if the library is not installed; the message has the commands that install it.
         ValueError: if the dataset cannot be read; the message names dataset and row.
     """
-    if find_spec("datasets") is None:
-        raise ImportError(
-            f"{name} is no file, so it is read as a dataset, which needs datasets, not installed here: pip install "
-            "datasets, or in a clone of elmo-hf the whole extra: pip install '.[train]'"
-        )
+    try:
+        require_packages("train", "datasets")
+    except ImportError as error:
+        raise ImportError(f"{name} is no file, so it is read as a dataset: {error}") from error
     from datasets import load_dataset
     from datasets.exceptions import DatasetsError
 

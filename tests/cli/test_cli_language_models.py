@@ -67,8 +67,8 @@ def test_options_of_bilm_tf_give_the_model_that_it_trains_and_a_note_on_its_othe
     given = ("--vocabulary", TINY_LM / "vocab.txt", "--config", options)
     result = run("pretrain", work / "corpus.txt", "-o", tmp_path / "lm", *given, *ONE_STEP)
     assert result.exit_code == 0, result.output
-    assert f"Note: the model and its softmax are those of {options}, but" in result.stderr
-    assert "others here: batch_size is 3, --rows 1; unroll_steps is 5, --unroll-steps 2.\n" in result.stderr
+    note = f"Note: the model and its softmax are those of {options}, but these training settings differ: "
+    assert f"{note}batch_size is 3, --rows 1; unroll_steps is 5, --unroll-steps 2.\n" in result.stderr
     config, expected = (read_config(folder)[0].to_diff_dict() for folder in (tmp_path / "lm", tiny_lm_folder))
     of_the_conversion = {"task_specific_params", "dtype", "architectures", "transformers_version"}
     names = config.keys() | expected.keys()

@@ -1,21 +1,25 @@
 """A published name is a model: downloaded, converted and checked at its first use, and kept."""
 
+import json
 import logging
 import re
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
 
 import elmo_hf
-from elmo_hf.conversion import kept_models
+from elmo_hf.conversion import kept_models, publish
+from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.kept_models import KeptModels
 from elmo_hf.conversion.publish import convert_published
 from elmo_hf.conversion.published import DownloadOptions, Published
-from elmo_hf.conversion.refusals import ConversionError
+from elmo_hf.conversion.refusals import AnotherModelError, ConversionError
 from elmo_hf.dropins import manylangs, simple_elmo
 from elmo_hf.embedding.embedder import Embedder
 from elmo_hf.folder.loading import load_for_pretraining
@@ -79,8 +83,8 @@ def test_the_first_use_makes_the_folder_that_convert_makes_and_later_uses_need_n
     kept: KeptModels, server: FileServer, tiny_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = kept.folder_of("base")
-    assert folder == kept.place / "base"
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("base (")]
+    assert folder == kept.folder / "base"
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Downloading base (")]
     assert len(lines) == 1
     for fact in ("32/8", "licence mit", f"{server.url}base/weights.hdf5", str(folder)):
         assert fact in lines[0]
@@ -95,7 +99,7 @@ def test_the_first_use_makes_the_folder_that_convert_makes_and_later_uses_need_n
     card = (folder / "README.md").read_text(encoding="utf-8")
     assert re.search(r"largest.* \d\.\de-\d\d", card, re.DOTALL)  # the comparison with the witness
     assert [path.name for path in (kept.downloads).iterdir()] == ["models"]
-    assert [path.name for path in kept.place.iterdir()] == ["base"]
+    assert [path.name for path in kept.folder.iterdir()] == ["base"]
 
 
 def test_whatever_takes_a_model_takes_a_published_name(kept: KeptModels, tiny_folder: Path, server: FileServer) -> None:
@@ -166,8 +170,8 @@ def test_what_is_not_the_checkpoint_is_named_and_leaves_nothing_and_later_the_sa
     with pytest.raises(ConversionError, match=re.escape(f"{server.url}base/")) as refusal:
         kept.folder_of("base")
     assert "do the same again when this machine has a network" in str(refusal.value)
-    assert str(kept.place / ".base") not in str(refusal.value)  # a folder that is gone
-    assert list(kept.place.iterdir()) == []
+    assert str(kept.folder / ".base") not in str(refusal.value)  # a folder that is gone
+    assert list(kept.folder.iterdir()) == []
     server.contents, server.fault = right, ""
     assert kept.folder_of("base").is_dir()
 
@@ -182,7 +186,7 @@ def test_without_a_network_one_line_says_what_to_do(kept: KeptModels, server: Fi
     server.stop()
     Path("text.txt").write_text("Yes .\n", encoding="utf-8")
     result = run("embed", "base", "text.txt", "-o", "vectors.npz")
-    advice = "`elmo-hf convert --model base FOLDER --from FILES` makes a folder"
+    advice = "convert them (docs/convert.md) and give the name of the new folder"
     assert_fails(result, 1, advice)
     assert not Path("vectors.npz").exists()
     assert_fails(run("info", "by-hand"), 1, "no known address, so it cannot be downloaded. If you have its files")
@@ -191,16 +195,69 @@ def test_without_a_network_one_line_says_what_to_do(kept: KeptModels, server: Fi
 def test_of_two_first_uses_at_once_one_downloads_and_both_have_the_folder(kept: KeptModels, server: FileServer) -> None:
     with ThreadPoolExecutor(2) as threads:
         folders = [*threads.map(kept.folder_of, ["base", "base"])]
-    assert folders == [kept.place / "base"] * 2
+    assert folders == [kept.folder / "base"] * 2
     assert len(server.asked) == 2
-    assert [path.name for path in kept.place.iterdir()] == ["base"]
+    assert [path.name for path in kept.folder.iterdir()] == ["base"]
 
 
-def test_files_that_were_downloaded_before_are_used(kept: KeptModels, server: FileServer) -> None:
+def test_files_that_were_downloaded_before_are_used(
+    kept: KeptModels, server: FileServer, capsys: pytest.CaptureFixture[str]
+) -> None:
     options = DownloadOptions(server.url, kept.downloads / "base", TABLE)
     convert_published("base", Path("converted"), download_options=options)
     server.stop()
+    capsys.readouterr()
     assert contents(kept.folder_of("base")).keys() == contents(Path("converted")).keys()
+    assert "Downloading" not in capsys.readouterr().err
+
+
+def test_files_that_were_copied_by_hand_are_used_without_a_network(
+    kept: KeptModels, server: FileServer, tiny_folder: Path
+) -> None:
+    server.stop()
+    shutil.copytree(BASE, kept.downloads / "base")
+    before = contents(kept.downloads / "base")
+    assert contents(kept.folder_of("base")).keys() == contents(tiny_folder).keys()
+    assert contents(kept.downloads / "base") == before
+
+
+def test_a_fault_in_the_users_options_is_found_before_anything_is_downloaded(
+    kept: KeptModels, server: FileServer
+) -> None:
+    Path("broken.json").write_text('{"lstm": ', encoding="utf-8")
+    options = DownloadOptions(server.url, kept.downloads / "base", TABLE)
+    with pytest.raises(ConversionError, match=r"broken\.json is damaged"):
+        convert_published("base", Path("converted"), NamedFiles(options=Path("broken.json")), download_options=options)
+    assert server.asked == []
+
+
+def test_a_download_stays_if_the_users_options_are_of_another_model(kept: KeptModels, server: FileServer) -> None:
+    text = (BASE / "options.json").read_text(encoding="utf-8")
+    other = json.loads(text)
+    other["lstm"]["dim"] += 1
+    Path("other.json").write_text(json.dumps(other), encoding="utf-8")
+    options = DownloadOptions(server.url, kept.downloads / "base", TABLE)
+    own_files = NamedFiles(options=Path("other.json"))
+    for _ in range(2):
+        with pytest.raises(ConversionError) as refusal:
+            convert_published("base", Path("converted"), own_files, download_options=options)
+        assert "server" not in str(refusal.value)
+    assert (kept.downloads / "base" / "SHA256SUMS").is_file()
+    assert len(server.asked) == 2
+
+
+def test_another_model_by_the_users_options_is_their_fault_and_not_that_of_the_download(
+    kept: KeptModels, server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: object) -> None:
+        raise AnotherModelError("it has other numbers.")
+
+    options = DownloadOptions(server.url, kept.downloads / "base", TABLE)
+    own_files = NamedFiles(options=BASE / "options.json")
+    monkeypatch.setattr(publish, "convert_source", refuse)
+    with pytest.raises(AnotherModelError, match=r"^it has other numbers\.$"):
+        convert_published("base", Path("converted"), own_files, download_options=options)
+    assert (kept.downloads / "base" / "SHA256SUMS").is_file()
 
 
 def test_a_download_that_turns_out_to_be_another_model_is_removed(kept: KeptModels, server: FileServer) -> None:
@@ -225,9 +282,9 @@ def test_a_folder_here_is_meant_only_if_it_holds_a_model(kept: KeptModels, caplo
     Path("base").mkdir()
     Path("base", "notes.txt").write_text("of mine\n", encoding="utf-8")
     for _ in range(2):
-        assert model_folder("base") == kept.place / "base"
+        assert model_folder("base") == kept.folder / "base"
     assert [record.getMessage() for record in caplog.records] == [
-        "Note: base is the model that elmo-hf knows by this name; what has the name here is no model."
+        "Note: base is the model that elmo-hf knows by this name; the file or folder of that name here holds no model."
     ]
     caplog.clear()
     Path("base", "weights.hdf5").write_bytes(b"")
@@ -237,6 +294,17 @@ def test_a_folder_here_is_meant_only_if_it_holds_a_model(kept: KeptModels, caplo
     ]
     assert model_folder("tiny") == TINY_FOLDER
     assert model_folder("other") == "other"
+
+
+@pytest.mark.parametrize("name", ["tiny", "org/name", "./base", "C:\\base"])
+def test_names_that_no_published_model_can_have_are_known_without_a_look_at_these(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> NoReturn:
+        raise AssertionError("The published models were asked for.")
+
+    monkeypatch.setattr(ModelNames, "published", staticmethod(refuse))
+    assert model_folder(name) == (TINY_FOLDER if name == "tiny" else name)
 
 
 def test_the_list_shows_what_is_here_and_removes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

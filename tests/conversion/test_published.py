@@ -18,12 +18,14 @@ from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.publish import COLUMNS, publish_model
 from elmo_hf.conversion.published import (
+    CACHE,
     PUBLISHED,
     DownloadOptions,
     Files,
     Published,
     SecureRedirects,
     fetch,
+    find_download,
     name_of,
 )
 from elmo_hf.conversion.refusals import ConversionError
@@ -73,8 +75,11 @@ def test_files_and_a_record_of_their_checksums_are_kept(server: FileServer, tmp_
     assert download("small", server.url, folder)[0] == weights
     assert len(server.asked) == 2
     weights.write_bytes(b"something else")
-    with pytest.raises(ConversionError, match=f"SHA256SUMS .* Delete {folder} "):
+    with pytest.raises(ConversionError, match=f"SHA256SUMS lists. .* delete there SHA256SUMS, {OPTIONS}, {WEIGHTS}"):
         download("small", server.url, folder)
+    for name in ("SHA256SUMS", OPTIONS, WEIGHTS):
+        (folder / name).unlink()
+    assert download("small", server.url, folder)[0].read_bytes() == (BASE / "weights.hdf5").read_bytes()
 
 
 def test_a_download_of_which_a_file_is_missing_leaves_nothing_and_the_same_call_works_later(
@@ -93,10 +98,59 @@ def test_a_download_of_which_a_file_is_missing_leaves_nothing_and_the_same_call_
 def test_files_of_a_process_that_was_killed_are_not_taken_for_those_of_the_server(
     server: FileServer, tmp_path: Path
 ) -> None:
+    folder, partial = tmp_path / "small", tmp_path / ".small.partial"
+    partial.mkdir()
     for name in (OPTIONS, "model.ckpt.index"):
-        (tmp_path / name).write_bytes(b"half")
-    assert download("small", server.url, tmp_path)[1]["options"].read_bytes() == (BASE / "options.json").read_bytes()
-    assert {path.name for path in tmp_path.iterdir()} == {OPTIONS, WEIGHTS, "SHA256SUMS"}
+        (partial / name).write_bytes(b"half")
+    assert download("small", server.url, folder)[1]["options"].read_bytes() == (BASE / "options.json").read_bytes()
+    assert {path.name for path in folder.iterdir()} == {OPTIONS, WEIGHTS, "SHA256SUMS"}
+    assert [*tmp_path.iterdir()] == [folder]
+
+
+def refuse_half(row: Published, files: Files) -> None:
+    """Reads files as the conversion does, which refuses b"half"."""
+    if files[0].read_bytes() == b"half":
+        raise ConversionError(f"{files[0]} is half.")
+
+
+def test_a_folder_of_the_user_gets_what_it_lacks_and_loses_nothing(server: FileServer, tmp_path: Path) -> None:
+    options = DownloadOptions(server.url, tmp_path)
+    (tmp_path / "notes.txt").write_bytes(b"of mine")
+    (tmp_path / OPTIONS).write_bytes(b"copied by hand")
+    (tmp_path / "SHA256SUMS").write_text("0  notes.txt\n", encoding="utf-8")
+    mine = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    weights = server.contents[f"/elmo/{SMALL}/{WEIGHTS}"]
+    server.contents[f"/elmo/{SMALL}/{WEIGHTS}"] = b"half"
+    with pytest.raises(ConversionError, match=f"what a server sent for .* nothing was kept: {WEIGHTS} is half"):
+        published_module.download("small", refuse_half, options)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == mine
+    server.contents[f"/elmo/{SMALL}/{WEIGHTS}"] = weights
+    published_module.download("small", refuse_half, options)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == mine | {WEIGHTS: weights}
+    assert server.asked == [f"/elmo/{SMALL}/{WEIGHTS}"] * 2
+
+
+def test_files_that_were_copied_by_hand_need_no_network_and_stay_if_they_are_not_the_model(tmp_path: Path) -> None:
+    options = DownloadOptions("http://127.0.0.1:1/", tmp_path)
+    for name in (OPTIONS, WEIGHTS):
+        (tmp_path / name).write_bytes(b"whole")
+    files = published_module.download("small", refuse_half, options)
+    assert files == (tmp_path / WEIGHTS, {"options": tmp_path / OPTIONS})
+    (tmp_path / WEIGHTS).write_bytes(b"half")
+    with pytest.raises(ConversionError, match=f"{WEIGHTS} in {tmp_path}, which were copied there, .* Remove them"):
+        published_module.download("small", refuse_half, options)
+    assert (tmp_path / WEIGHTS).read_bytes() == b"half"
+
+
+def test_downloads_from_another_address_have_a_folder_of_their_own() -> None:
+    def folder_of(origin: str | None) -> Path:
+        return find_download("small", DownloadOptions(origin=origin)).folder
+
+    origins = (None, "https://a.org/files", "https://b.org/files")
+    assert folder_of(None) == CACHE / "small"
+    assert len({folder_of(origin) for origin in origins}) == 3
+    assert {folder_of(origin).parent for origin in origins} == {CACHE}
+    assert folder_of("files") == CACHE / "small"  # the record of checksums of the user's own files
 
 
 @pytest.mark.parametrize("fault", FAULTS)

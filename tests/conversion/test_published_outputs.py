@@ -137,7 +137,7 @@ def test_the_witness_sees_a_change_in_any_array(form: str, tmp_path: Path) -> No
 
 def test_what_fails_the_check_is_not_written(tmp_path: Path) -> None:
     files, before = word_files(tmp_path), list(tmp_path.iterdir())
-    with pytest.raises(ConversionError, match="read word ids"):
+    with pytest.raises(ConversionError, match="reads word ids"):
         allennlp_to_folder(files, tmp_path / "DEST", check=True)
     assert list(tmp_path.iterdir()) == before
 

@@ -131,7 +131,7 @@ def put_other_digest(path: Path) -> None:
     ("name", "damage"),
     [
         *product(["part-00001.*"], [flip, truncate, zero, Path.unlink]),
-        *product(["_index/part-00001.txt"], [misspell, put_other_digest, truncate, zero, Path.unlink]),
+        *product(["_index/part-00001.txt"], [misspell, truncate, zero, Path.unlink]),
         *product(["_index.jsonl"], [zero, Path.unlink]),
     ],
     ids=lambda each: each if isinstance(each, str) else each.__name__,
@@ -145,14 +145,27 @@ def test_what_is_damaged_is_made_again(
         embed(output)
     for path in folder.glob(name):
         damage(path)
-    if damage is put_other_digest:
-        with pytest.raises(ValueError, match=r"the input changed: .* its entry, _index/part-00001\.txt, is damaged"):
-            embed(output)
-        return
     embed(output)
     assert contents(output) == contents(f"whole-{output}")
     is_said = name != "_index.jsonl" and damage is not Path.unlink
     assert ["is damaged; it is computed again" in message for message in caplog.messages] == [True] * is_said
+
+
+@each_output
+def test_an_entry_of_other_sentences_is_named_and_its_removal_is_enough(output: str, embed: Embed) -> None:
+    embed(f"whole-{output}")
+    folder = unjoined(embed, output)
+    entry = folder / "_index" / "part-00001.txt"
+    put_other_digest(entry)
+    written_before = {path: path.stat().st_mtime_ns for path in folder.glob("part-*")}
+    with pytest.raises(ValueError, match=f"the input changed: .* If it did not, delete {entry}: only its shard"):
+        embed(output)
+    entry.unlink()
+    embed(output)
+    assert contents(output) == contents(f"whole-{output}")
+    if output == "out/":
+        changed = [path.name for path, time in written_before.items() if path.stat().st_mtime_ns != time]
+        assert changed == ["part-00001.parquet"]
 
 
 @each_output

@@ -1,5 +1,6 @@
 """What the one door to model folders refuses, and what it lets through."""
 
+import json
 import os
 import time
 from contextlib import nullcontext
@@ -7,10 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
 import elmo_hf
 from elmo_hf import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, ElmoTokenizer
 from elmo_hf.folder.loading import load_complete, load_shared, load_tokenizer, version_of
+from elmo_hf.folder.weight_files import has_weights, read_headers, weight_names
 from tests.helpers.archives import write_files
 from tests.helpers.commands import run
 from tests.helpers.hostile_folders import HOSTILE_FOLDERS, NO_ERROR, WEIGHT, fields, saved, weights
@@ -34,6 +37,17 @@ def test_a_folder_is_refused_by_name(name: str, folder: Path) -> None:
     assert message.startswith(str(folder))
     assert word in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("change", ["a number", "no metadata"])
+def test_every_reader_of_an_index_names_it_if_it_is_damaged(change: str, tmp_path: Path) -> None:
+    index: dict[str, object] = {"metadata": {}, "weight_map": {"a": 5}}
+    if change == "no metadata":
+        index = {"metadata": None, "weight_map": {"a": "a.safetensors"}}
+    (tmp_path / SAFE_WEIGHTS_INDEX_NAME).write_text(json.dumps(index), encoding="utf-8")
+    for read in (has_weights, weight_names, read_headers):
+        with pytest.raises(ValueError, match=f"^{tmp_path / SAFE_WEIGHTS_INDEX_NAME} is damaged: `metadata` must"):
+            read(tmp_path)
 
 
 @pytest.mark.parametrize("part", ["config.json", "tokenizer_config.json"])

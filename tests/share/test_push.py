@@ -50,17 +50,22 @@ def test_a_folder_becomes_one_commit_under_the_name_of_the_repository(online: Lo
 
 def test_what_is_no_part_of_a_model_stays_at_home_unless_it_is_asked_for(online: LoopbackHub, copied: Path) -> None:
     complete = {path.name for path in copied.iterdir()}
-    others = (".env", "mine.py", "notes.png", "run.bin", "secret.safetensors", "secret_results.json", "vocab.tsv")
+    others = [".env", "mine.py", "notes.png", "run.bin", "secret.safetensors", "secret_results.json", "vocab.tsv"]
+    others += ["logo.png", "a.png", "d.png", "e.png", "f.png"]
+    shown = {"my map.svg", "b.jpeg", "a b.png", "c.png"}
     for name in ("checkpoint-3/optimizer.pt", *others, "LICENSE", "docs/a.md", "docs/b.txt"):
         (copied / name).parent.mkdir(exist_ok=True)
         (copied / name).write_text(name, encoding="utf-8")
-    for name in ("curve.png", "eval_results.json", "my map.svg"):
+    for name in ("curve.png", "eval_results.json", *shown):
         (copied / name).write_text("{}", encoding="utf-8")
     with (copied / "README.md").open("a", encoding="utf-8") as card:
         card.write("\n![A map](my%20map.svg) ![A link](linked.png)\n")
+        card.write('<img width="9" src="./b.jpeg"> ![with a blank](<a b.png>) ![](c.png "A title")\n')
+        card.write("![elsewhere](https://host/logo.png) ![within](plots/a.png), and notes.png is of mine\n")
+        card.write("[no picture](d.png) <img src='//host/e.png'> <img data-src='f.png'>\n")
     (copied / "linked.png").symlink_to(copied / ".env")
     output = output_of("push", copied, "org/elmo", "--include", "LICENSE", "--include", "docs/*.md")
-    sent = complete | {"curve.png", "eval_results.json", "my map.svg", "LICENSE", "docs/a.md", ".gitattributes"}
+    sent = complete | shown | {"curve.png", "eval_results.json", "LICENSE", "docs/a.md", ".gitattributes"}
     assert online.files("org/elmo").keys() == sent
     left_out = ", ".join(sorted({*others, "checkpoint-3", "linked.png"}))
     assert f"Left out, unless --include names it: {left_out}." in output.splitlines()
