@@ -39,7 +39,7 @@ from ..model.scan_elmo import (
     scan_layer,
 )
 from ..public import ElmoConfig
-from .pretrained import local_files, refuse_former_names, to_tensors
+from .pretrained import local_file, refuse_former_names, to_tensors
 
 DIRECTIONS = ("forward", "backward")
 
@@ -241,9 +241,9 @@ class ElmoLstm(nn.Module):
         )
         rules = [rule for rule in allennlp_rules(config) if rule.targets[0].startswith("bilm.")]
         names = {rule.source for rule in rules}
-        with local_files(weight_file) as (path,):
-            layers = {name: array for name, array in read_arrays(path).items() if name in names}
-            ours = import_arrays(rules, layers, str(path))
+        path = local_file(weight_file, read_arrays)
+        layers = {name: array for name, array in read_arrays(path).items() if name in names}
+        ours = import_arrays(rules, layers, str(path))
         self.load_state_dict(to_tensors(export_arrays(lstm_rules(config), ours), FORGET_BIAS))
         self.requires_grad_(self.requires_grad)
 
