@@ -1,9 +1,11 @@
 """Lets an installed program that imports `allennlp` run with the drop-in, where nobody can edit its import lines.
 
-    import elmo_hf.allennlp.as_allennlp
+    from elmo_hf.allennlp.installed_programs import register_as_allennlp
+
+    register_as_allennlp()
     import program
 
-The first line only calls `register_as_allennlp`.
+Where only an import can be added, `import elmo_hf.allennlp.as_allennlp` makes the call.
 """
 
 import importlib.util

@@ -157,16 +157,16 @@ def test_what_is_no_input_is_named(
     ],
     ids=repr,
 )
-def test_a_pooling_that_does_not_exist_is_named() -> None:
-    with pytest.raises(ValueError, match="`pooling` must be one of mean, max, attention, found 'sum'"):
-        pooling_of("sum")
-
-
 def test_a_config_survives_json_unchanged(fields: dict[str, Any], tmp_path: Path) -> None:
     config = ElmoConfig(**fields)
     config.save_pretrained(tmp_path)
     assert ElmoConfig.from_pretrained(tmp_path).to_dict() == config.to_dict()
     assert AutoConfig.from_pretrained(tmp_path).to_diff_dict() == config.to_diff_dict()
+
+
+def test_a_pooling_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ValueError, match="`pooling` must be one of mean, max, attention, found 'sum'"):
+        pooling_of("sum")
 
 
 def test_projections_exist_exactly_where_sizes_differ_unless_set() -> None:
