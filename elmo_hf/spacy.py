@@ -109,7 +109,7 @@ def set_hooks(doc: Doc, pooling: str = "mean") -> Doc:
         pooling: the `pooling` of the model's config.
 
     Raises:
-        KeyError: if there is no such pooling.
+        ValueError: if there is no such pooling.
     """
     pool = pooling_of(pooling)
 

@@ -26,6 +26,7 @@ from word_layers import word_layers
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.cli.arguments import Column, Encoding, InputFormat
+from elmo_hf.cli.errors import Command
 from elmo_hf.folder.loading import load_complete
 from elmo_hf.folder.model_names import model_folder
 from elmo_hf.text.sentences import read_sentences
@@ -38,6 +39,8 @@ CONTEXT = 7  # words shown on either side
 MOST_POINTS = 400
 
 Place = tuple[int, int]  # a sentence, and a word of it
+
+app = typer.Typer(add_completion=False)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -93,6 +96,7 @@ def plot(queries: np.ndarray, others: np.ndarray, sentences: list[list[str]], wo
     figure.savefig(path, dpi=80)
 
 
+@app.command(cls=Command)
 def main(
     name: recipe.Model,
     corpus: Annotated[Path, typer.Argument(help="A file of sentences, which the tokenizer splits into words.")],
@@ -146,4 +150,4 @@ def main(
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    app()

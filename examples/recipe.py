@@ -60,7 +60,7 @@ def run(main: Callable[..., None]) -> None:
     """Runs a recipe from the command line; an error in a user's data is one line."""
     try:
         typer.run(main)
-    except DataError as error:
+    except DataError as error:  # without `--column`, which is NAME=COLUMN here
         sys.exit(f"Error: {in_options(str(error), ['--input-format', '--encoding'])}")
 
 

@@ -29,6 +29,7 @@ import typer
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 from own_files import DataError, OwnData
 from seeds import check_settings, mean_and_deviation
+from typer.testing import CliRunner
 from word_layers import word_layers
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
@@ -210,6 +211,18 @@ def test_word_layers_are_those_of_each_sentence_alone(tiny_folder: Path) -> None
         inputs = tokenizer([sentences[index]], is_split_into_words=True, return_tensors="pt")
         alone = model(**inputs, output_hidden_states=True).hidden_states
         np.testing.assert_allclose(layers, np.stack([layer[0, 1:-1].detach().numpy() for layer in alone]), atol=1e-6)
+
+
+def test_nearest_senses_names_its_options_in_an_error(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("corpus.csv").write_text("first,second\nWe play,We sing\n", encoding="utf-8")
+    result = CliRunner().invoke(nearest_senses.app, [str(tiny_folder), "corpus.csv", "play"])
+    assert result.exit_code == 1
+    *_, line = result.output.splitlines()  # after bars
+    assert line.startswith("Error: corpus.csv")
+    assert "`--column NAME`" in line
 
 
 @pytest.mark.usefixtures("made_up")

@@ -13,7 +13,7 @@ from transformers.utils import logging
 from ..model.layers_elmo import normalise_batch
 from .bilm import _ElmoBiLm
 from .character_encoder import remove_sentence_boundaries
-from .pretrained import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE, pretrained_of
+from .pretrained import DEFAULT_OPTIONS_FILE, DEFAULT_WEIGHT_FILE, copy_requires_grad, pretrained_of
 
 logger = logging.get_logger(__name__)
 
@@ -78,16 +78,24 @@ class ScalarMix(nn.Module):
         self.do_layer_norm = do_layer_norm
         numbers = [0.0] * mixture_size if initial_scalar_parameters is None else list(initial_scalar_parameters)
         if len(numbers) != mixture_size:
-            raise ValueError(f"`scalar_mix_parameters` must be {mixture_size} numbers, found {numbers}.")
+            raise ValueError(f"`initial_scalar_parameters` must be {mixture_size} numbers, found {numbers}.")
         self.scalar_parameters = nn.ParameterList(
             nn.Parameter(torch.tensor([float(number)]), requires_grad=trainable) for number in numbers
         )
         self.gamma = nn.Parameter(torch.ones(1), requires_grad=trainable)
 
     def forward(self, tensors: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
-        """Mixes K tensors of one shape; with layer norm, `(B, T, N)` under `mask` `(B, T)`."""
+        """Mixes K tensors of one shape; with layer norm, `(B, T, N)` under `mask` `(B, T)`.
+
+        Raises:
+            ValueError: if layer norm lacks a mask.
+        """
         if self.do_layer_norm:
-            assert mask is not None, "layer norm needs `mask`"
+            if mask is None:
+                raise ValueError(
+                    "with `do_layer_norm`, `mask` must be a tensor `(B, T)`, found None: give one that is True on "
+                    "words."
+                )
             tensors = [normalise_batch(tensor, mask.bool()) for tensor in tensors]
         weights = torch.cat(list(self.scalar_parameters)).softmax(dim=0).to(tensors[0].dtype)
         return self.gamma * sum(weight * tensor for weight, tensor in zip(weights, tensors, strict=True))
@@ -122,8 +130,9 @@ class Elmo(FromParams):
                 biLM trains, this table trains in place of the character CNN.
             keep_sentence_boundaries: whether to return the vectors of `<S>` and `</S>` too.
             scalar_mix_parameters: L+1 numbers before the softmax; they fix all mixes.
-            module: replaces the files: an `ElmoModel`, whose biLM is copied and trains if it trained there, or a module
-                with `num_layers`, `get_output_dim` and a `forward` that returns `activations` and `mask`.
+            module: replaces the files: an `ElmoModel`, whose biLM is copied and of which each part trains if it trains
+                there, or a module with `num_layers`, `get_output_dim` and a `forward` that returns `activations` and
+                `mask`.
 
         Raises:
             ValueError: if both files and `module` are given, if the mix parameters are not L+1 numbers, or if
@@ -138,8 +147,9 @@ class Elmo(FromParams):
             raise ValueError("give either `options_file` and `weight_file`, or `module` with None for both.")
         elif isinstance(module, PreTrainedModel):
             model = module.base_model
-            trains = any(parameter.requires_grad for parameter in model.bilm.parameters())
+            trains = any(parameter.requires_grad for parameter in model.token_encoder.parameters())
             bilm = _ElmoBiLm(None, None, trains, vocab_to_cache, pretrained=pretrained_of(model))
+            copy_requires_grad(model, bilm)
             bilm.to(model.device, model.dtype)
         self._elmo_lstm = bilm
         self._has_cached_vocab = vocab_to_cache is not None
@@ -168,7 +178,8 @@ class Elmo(FromParams):
             `elmo_representations`, a list of tensors `(B, ..., T, 2P)`, and `mask`, `(B, ..., T)`, True on words; with
             `keep_sentence_boundaries`, T is two larger.
         """
-        outer_shape = inputs.shape[:-2] or inputs.shape[:1]
+        is_word_inputs = inputs.dim() == 2
+        outer_shape = inputs.shape[:1] if is_word_inputs else inputs.shape[:-2]
         if inputs.dim() > 3:
             inputs = inputs.flatten(0, -3)
         if word_inputs is not None and not self._has_cached_vocab:

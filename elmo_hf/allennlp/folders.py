@@ -23,7 +23,8 @@ def to_model(elmo: Elmo) -> ElmoModel:
     """Copies the biLM and the mixes, as float32 on the CPU, into a model in evaluation mode.
 
     Raises:
-        ValueError: if the `Elmo` has a module of another class in place of the biLM, or cached words that train.
+        ValueError: if the `Elmo` has a module of another class in place of the biLM or of the first mix, or cached
+            words that train.
         ConversionError: if a part of the biLM was wrapped or replaced by one with other tensors.
     """
     bilm = elmo._elmo_lstm
@@ -37,7 +38,11 @@ def to_model(elmo: Elmo) -> ElmoModel:
         )
     arrays = {name: array for name, array in join_mixes(arrays_of(elmo)).items() if name != TABLE}
     mix = elmo.scalar_mix_0
-    assert isinstance(mix, ScalarMix)
+    if not isinstance(mix, ScalarMix):
+        raise ValueError(
+            f"`scalar_mix_0` must be a `ScalarMix` to become that of an `ElmoModel`, found {type(mix).__name__}: set "
+            "it to a `ScalarMix` of `elmo_hf.allennlp` with your numbers."
+        )
     mix_parameters = None if mix.gamma.requires_grad else [float(number) for number in mix.scalar_parameters]
     arguments = {
         "dropout": elmo._dropout.p,
@@ -52,7 +57,9 @@ def to_model(elmo: Elmo) -> ElmoModel:
 
 
 def from_model(model: ElmoModel) -> Elmo:
-    """Copies a model's biLM and mixes, with its device and dtype; what trains there trains here.
+    """Copies a model's biLM and mixes, with its device and dtype.
+
+    A parameter trains if one of the model's parameters that it is made of trains.
 
     Raises:
         ValueError: if AllenNLP's ELMo lacks a part of the model.
@@ -76,7 +83,8 @@ def from_model(model: ElmoModel) -> Elmo:
     mixes = split_mixes(export_arrays(rules, arrays_of(model)))
     elmo.load_state_dict(elmo.state_dict() | {name: torch.tensor(array) for name, array in mixes.items()})
     for index, mix in enumerate(model.scalar_mixes_of_all()):
-        elmo.get_submodule(f"scalar_mix_{index}").requires_grad_(mix.scale.requires_grad)
+        elmo.get_submodule(f"scalar_mix_{index}.scalar_parameters").requires_grad_(mix.logits.requires_grad)
+        elmo.get_parameter(f"scalar_mix_{index}.gamma").requires_grad_(mix.scale.requires_grad)
     return elmo.to(model.device, model.dtype)
 
 
@@ -101,5 +109,6 @@ def load_folder(folder: str | Path, requires_grad: bool = False) -> Elmo:
         ValueError: if there is no such model, or if AllenNLP's ELMo lacks a part of it.
     """
     model = load_complete(folder)
+    model.token_encoder.requires_grad_(requires_grad)
     model.bilm.requires_grad_(requires_grad)
     return from_model(model)

@@ -1,9 +1,11 @@
 """Lets an installed program that imports `allennlp` run with the drop-in, where nobody can edit its import lines.
 
-    import elmo_hf.allennlp.as_allennlp
+    from elmo_hf.allennlp.installed_programs import register_as_allennlp
+
+    register_as_allennlp()
     import program
 
-The first line only calls `register_as_allennlp`.
+Where only an import can be added, `import elmo_hf.allennlp.as_allennlp` makes the call.
 """
 
 import importlib.util
@@ -40,15 +42,17 @@ def register_as_allennlp() -> None:
     """Registers modules under AllenNLP's names, for imports that come later; a second call changes nothing.
 
     Raises:
-        ImportError: if AllenNLP is installed, or a part of it is imported.
+        ImportError: if AllenNLP is installed, or another module or a folder has its name.
     """
-    spec = importlib.util.find_spec("allennlp")
-    if spec is not None and spec.origin == __name__:
+    imported = sys.modules.get("allennlp")
+    if imported is None:
+        _refuse_installed()
+    elif _is_of_drop_in(imported):
         return
-    if spec is not None:
+    else:
         raise ImportError(
-            f"the drop-in takes AllenNLP's place only where it is not installed, but it is, at {spec.origin}: "
-            "uninstall `allennlp`, or import from `elmo_hf.allennlp` and leave this out."
+            "the drop-in takes AllenNLP's place only where no module has its name, but `allennlp` is imported, "
+            f"{imported}: take away what imports it, or import from `elmo_hf.allennlp` and leave this out."
         )
     for name, exported in MODULES.items():
         module = _module(name)
@@ -58,6 +62,30 @@ def register_as_allennlp() -> None:
         package, _, last = name.rpartition(".")
         if package:
             setattr(sys.modules[package], last, module)
+
+
+def _is_of_drop_in(module: ModuleType) -> bool:
+    """Whether a module is one that `register_as_allennlp` made; those of other programs may have no spec."""
+    spec = getattr(module, "__spec__", None)
+    return spec is not None and spec.origin == __name__
+
+
+def _refuse_installed() -> None:
+    """Raises ImportError if Python finds something that it would import as `allennlp`."""
+    spec = importlib.util.find_spec("allennlp")
+    if spec is None:
+        return
+    if spec.origin is None:  # no module, but a folder, which Python takes for a package
+        folders = dict.fromkeys(spec.submodule_search_locations or [])
+        raise ImportError(
+            "the drop-in takes AllenNLP's place only where nothing has its name, but there is a folder `allennlp`, at "
+            f"{', '.join(folders)}: rename it, or import from `elmo_hf.allennlp` and "
+            "leave this out."
+        )
+    raise ImportError(
+        f"the drop-in takes AllenNLP's place only where it is not installed, but it is, at {spec.origin}: "
+        "uninstall `allennlp`, or import from `elmo_hf.allennlp` and leave this out."
+    )
 
 
 def _module(name: str) -> ModuleType:

@@ -15,6 +15,7 @@ Deliberate differences: there is no sorting, so a row may have gaps between word
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -39,7 +40,7 @@ from ..model.scan_elmo import (
     scan_layer,
 )
 from ..public import ElmoConfig
-from .pretrained import local_files, refuse_former_names, to_tensors
+from .pretrained import local_file, refuse_former_names, to_tensors
 
 DIRECTIONS = ("forward", "backward")
 
@@ -241,9 +242,9 @@ class ElmoLstm(nn.Module):
         )
         rules = [rule for rule in allennlp_rules(config) if rule.targets[0].startswith("bilm.")]
         names = {rule.source for rule in rules}
-        with local_files(weight_file) as (path,):
-            layers = {name: array for name, array in read_arrays(path).items() if name in names}
-            ours = import_arrays(rules, layers, str(path))
+        path = local_file(weight_file, read_arrays)
+        layers = {name: array for name, array in read_arrays(path).items() if name in names}
+        ours = import_arrays(rules, layers, str(path))
         self.load_state_dict(to_tensors(export_arrays(lstm_rules(config), ours), FORGET_BIAS))
         self.requires_grad_(self.requires_grad)
 
@@ -266,32 +267,34 @@ class ElmoLstm(nn.Module):
         """Maps word vectors `(B, T, input_size)` under `mask` `(B, T)` to L layers `(L, B, T, 2P)`, zero on padding."""
         mask = mask.bool()
         inputs = inputs.masked_fill(~mask.unsqueeze(-1), 0)
-        kept = None
+        carried = None
         if self.stateful and self._states is not None:
-            kept = BiLMState(*(tensor.to(inputs.device, inputs.dtype) for tensor in self._states))
-        before = self._initial_state(inputs, kept)
+            carried = BiLMState(*(tensor.to(inputs.device, inputs.dtype) for tensor in self._states))
+        before = self._initial_state(inputs, carried)
         layout = BatchLayout(mask)
         vectors = torch.cat([inputs, inputs], dim=-1)
         layers = []
-        last_states = []
+        last_hidden = []
+        last_cell = []
         for index in range(self.num_layers):
             outputs, hidden, cell = self._scan(index, vectors, layout, before.hidden[index], before.cell[index])
             if index > 0 and self.use_skip_connections:
                 outputs = outputs + vectors
             vectors = outputs
             layers.append(outputs)
-            last_states.append((hidden.detach(), cell.detach()))
+            last_hidden.append(hidden.detach())
+            last_cell.append(cell.detach())
         if self.stateful:
-            after = BiLMState(*(torch.stack(parts) for parts in zip(*last_states, strict=True)))
-            self._states = after if kept is None else kept.update(after)
+            after = BiLMState(torch.stack(last_hidden), torch.stack(last_cell))
+            self._states = after if carried is None else carried.update(after)
         return torch.stack(layers)
 
-    def _initial_state(self, inputs: Tensor, kept: BiLMState | None) -> BiLMState:
+    def _initial_state(self, inputs: Tensor, carried: BiLMState | None) -> BiLMState:
         """The state of each row before a batch; ValueError if `_states` are of layers of other sizes."""
         shapes = [(self.num_layers, len(inputs), 2 * size) for size in (self.hidden_size, self.cell_size)]
-        if kept is None:
+        if carried is None:
             return BiLMState(*(inputs.new_zeros(shape) for shape in shapes))
-        state = kept.resize(len(inputs))
+        state = carried.resize(len(inputs))
         for index, (tensor, shape) in enumerate(zip(state, shapes, strict=True)):
             check_shape(f"_states[{index}]", tensor, shape)
         return state
@@ -319,27 +322,57 @@ def _can_scan_fast(parts: Sequence[nn.Module]) -> bool:
     return forward.can_scan_fast() and backward.can_scan_fast()
 
 
+@dataclass(frozen=True)
+class _TextsByLength:
+    """The texts of a batch that have words, in the order in which AllenNLP gives them to a direction.
+
+    Attributes:
+        mask: `(B, T)`, True on words.
+        texts: the R rows with words, by falling length.
+        places: `(R, longest)`, where the words of each text are, then other places.
+        lengths: the number of words of each text.
+    """
+
+    mask: Tensor
+    texts: Tensor
+    places: Tensor
+    lengths: list[int]
+
+    @classmethod
+    def of(cls, mask: Tensor) -> "_TextsByLength":
+        """The texts under a mask `(B, T)`."""
+        lengths = mask.sum(dim=1)
+        order = lengths.argsort(descending=True, stable=True)
+        texts = order[lengths[order] > 0]
+        text_lengths = lengths[texts].tolist()
+        words_first = (~mask).long().argsort(dim=1, stable=True)  # (B, T)
+        return cls(mask, texts, words_first[texts, : max(text_lengths, default=0)], text_lengths)
+
+
 def _scan_by_calls(parts: Sequence[nn.Module], inputs: Tensor, mask: Tensor, hidden: Tensor, cell: Tensor) -> Scanned:
     """Calls each direction with what AllenNLP gives it: texts by falling length, none without words, words first."""
-    lengths = mask.sum(dim=1)
-    order = lengths.argsort(descending=True, stable=True)
-    texts = order[lengths[order] > 0]
-    batch_lengths = lengths[texts].tolist()
-    words_first = (~mask).long().argsort(dim=1, stable=True)  # (B, T), where the words of each text are, then the rest
-    places = words_first[texts, : max(batch_lengths, default=0)]
+    texts = _TextsByLength.of(mask)
+    forward, backward = parts
+    forward_inputs, backward_inputs = inputs.chunk(2, dim=-1)
+    forward_hidden, backward_hidden = hidden.chunk(2, dim=-1)
+    forward_cell, backward_cell = cell.chunk(2, dim=-1)
+    of_forward = _call_direction(forward, forward_inputs, texts, forward_hidden, forward_cell)
+    of_backward = _call_direction(backward, backward_inputs, texts, backward_hidden, backward_cell)
+    outputs = torch.cat([of_forward[0], of_backward[0]], dim=-1)
+    last_hidden = torch.cat([of_forward[1], of_backward[1]], dim=-1)
+    last_cell = torch.cat([of_forward[2], of_backward[2]], dim=-1)
+    return outputs, last_hidden, last_cell
+
+
+def _call_direction(part: nn.Module, inputs: Tensor, batch: _TextsByLength, hidden: Tensor, cell: Tensor) -> Scanned:
+    """Maps one direction's inputs `(B, T, .)`, hidden `(B, P)` and cell `(B, H)` to its outputs and last state."""
+    texts = batch.texts
     rows = texts.unsqueeze(1)
-    results = []
-    tensors = [tensor.chunk(2, dim=-1) for tensor in (inputs, hidden, cell)]
-    for part, part_inputs, part_hidden, part_cell in zip(parts, *tensors, strict=True):
-        state = (part_hidden[texts].unsqueeze(0), part_cell[texts].unsqueeze(0))
-        outputs, (last_hidden, last_cell) = part(part_inputs[rows, places], batch_lengths, state)
-        in_place = outputs.new_zeros(*mask.shape, outputs.shape[-1]).index_put((rows, places), outputs)
-        results.append(
-            (
-                in_place.masked_fill(~mask.unsqueeze(-1), 0),
-                part_hidden.index_put((texts,), last_hidden.squeeze(0).to(part_hidden.dtype)),
-                part_cell.index_put((texts,), last_cell.squeeze(0).to(part_cell.dtype)),
-            )
-        )
-    outputs, hidden, cell = (torch.cat(both, dim=-1) for both in zip(*results, strict=True))
-    return outputs, hidden, cell
+    state = (hidden[texts].unsqueeze(0), cell[texts].unsqueeze(0))
+    outputs, (last_hidden, last_cell) = part(inputs[rows, batch.places], batch.lengths, state)
+    in_place = outputs.new_zeros(*batch.mask.shape, outputs.shape[-1]).index_put((rows, batch.places), outputs)
+    return (
+        in_place.masked_fill(~batch.mask.unsqueeze(-1), 0),
+        hidden.index_put((texts,), last_hidden.squeeze(0).to(hidden.dtype)),
+        cell.index_put((texts,), last_cell.squeeze(0).to(cell.dtype)),
+    )

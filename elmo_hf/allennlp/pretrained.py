@@ -5,31 +5,39 @@ second half gates the old value, and the biases of the LSTMs include the forget 
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from huggingface_hub import constants
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from elmo_hf.conversion.contract import NamedFiles
+from elmo_hf.conversion.hdf5 import read_arrays
 from elmo_hf.conversion.options import read_options
-from elmo_hf.conversion.published import BASE_URL, PUBLISHED, fetch, name_of
+from elmo_hf.conversion.published import CACHE, MIRROR_VARIABLE, PUBLISHED, absolute, fetch, name_of
 from elmo_hf.conversion.readers.allennlp import read_allennlp
 from elmo_hf.conversion.readers.hdf5_layout import options_from_config
 from elmo_hf.conversion.readers.trained_allennlp import BILM, trained_rules
-from elmo_hf.conversion.refusals import ConversionError, listed
-from elmo_hf.conversion.rules import export_arrays
+from elmo_hf.conversion.refusals import ConversionError
+from elmo_hf.conversion.rules import Rule, export_arrays
 
+from ..disk.whole_files import move_into_place, workplace
+from ..embedding.stores import is_url
 from ..public import ElmoConfig
 
-DEFAULT_OPTIONS_FILE = BASE_URL + PUBLISHED["original"].addresses["options"][0]
-DEFAULT_WEIGHT_FILE = BASE_URL + PUBLISHED["original"].addresses["weights"][0]
+# A mirror is the one that the environment names when this module is imported.
+_ADDRESSES = absolute(PUBLISHED["original"].addresses)
+DEFAULT_OPTIONS_FILE = _ADDRESSES["options"][0]
+DEFAULT_WEIGHT_FILE = _ADDRESSES["weights"][0]
+DOWNLOAD_ADVICE = (
+    "If you have the two files, give their paths as `options_file` and `weight_file`. If a mirror has the Allen "
+    f"Institute's files, set the environment variable {MIRROR_VARIABLE} to its address before Python starts, and leave "
+    "the default addresses as they are."
+)
 # The end of the names of the LSTMs' biases.
 GATE_BIAS = ".state_linearity.bias"
 
@@ -49,36 +57,37 @@ class Pretrained:
         return {key.removeprefix(prefix): tensor for key, tensor in self.tensors.items() if key.startswith(prefix)}
 
 
-def is_address(file: str) -> bool:
-    """Whether a file is to be downloaded."""
-    return "://" in file
+def download_path(address: str) -> Path:
+    """The path of the download of an address."""
+    return CACHE / hashlib.sha256(address.encode()).hexdigest()[:16] / name_of(address)
 
 
-def place_of(file: str) -> Path:
-    """The path of a file, and for an address the path of its download below `$HF_HOME`."""
-    if not is_address(file):
-        return Path(file)
-    return Path(constants.HF_HOME) / "elmo-hf" / hashlib.sha256(file.encode()).hexdigest()[:16] / name_of(file)
+def local_file(file: str | Path | None, read: Callable[[Path], object]) -> Path:
+    """The path of a file on this machine; an address is downloaded, once, to `elmo-hf` below `$HF_HOME`.
 
+    Args:
+        file: a path or an address.
+        read: reads a file of its kind; a download is kept only if it raises no error.
 
-@contextmanager
-def local_files(*files: str | Path | None) -> Iterator[list[Path]]:
-    """Files on this machine, of which addresses are downloaded, once, to `$HF_HOME`.
-
-    A download is kept unless the block, which reads the files, raises `ConversionError`.
+    Raises:
+        ConversionError: if the download fails, or if what the server sent cannot be read.
     """
-    names = [str(file) for file in files]
-    addresses = [name for name in names if is_address(name)]
-    for address in addresses:
-        fetch([address], place_of(address))
-    try:
-        yield [place_of(name) for name in names]
-    except ConversionError as error:
-        if not addresses:
-            raise
-        for address in addresses:
-            place_of(address).unlink(missing_ok=True)
-        raise ConversionError(f"{error} Nothing of {listed(addresses)} was kept.") from error
+    name = str(file)
+    if not is_url(name):
+        return Path(name)
+    path = download_path(name)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with workplace(path, must_wait=True) as folder:
+            if not path.exists():  # another process may have downloaded it meanwhile
+                download = fetch([name], folder / path.name, DOWNLOAD_ADVICE)
+                try:
+                    read(download)
+                except ConversionError as error:
+                    reason = str(error).replace(str(download), name)
+                    raise ConversionError(f"{reason} Nothing of {name} was kept.") from error
+                move_into_place(download, path)
+    return path
 
 
 def read_pretrained(options_file: str | Path | None, weight_file: str | Path | None) -> Pretrained:
@@ -88,8 +97,9 @@ def read_pretrained(options_file: str | Path | None, weight_file: str | Path | N
         ConversionError: if a file is missing or has another format.
         ValueError: if AllenNLP's ELMo lacks a part of the model.
     """
-    with local_files(options_file, weight_file) as (options, weights):
-        checkpoint = read_allennlp(NamedFiles(options, weights))
+    options = local_file(options_file, read_options)
+    weights = local_file(weight_file, read_arrays)
+    checkpoint = read_allennlp(NamedFiles(options, weights))
     tensors = with_allennlps_names(checkpoint.config, checkpoint.tensors, str(weights))
     return Pretrained(checkpoint.config, read_options(options), str(weights), tensors)
 
@@ -103,9 +113,21 @@ def pretrained_of(model: PreTrainedModel) -> Pretrained:
 def with_allennlps_names(config: ElmoConfig, arrays: Mapping[str, np.ndarray], where: str) -> dict[str, Tensor]:
     """Copies the arrays of an `ElmoModel`'s biLM, and gives them the names and values that they have in `_ElmoBiLm`."""
     refuse_other_architectures(config, where)
-    rules = [rule for rule in trained_rules(config) if rule.source.startswith(BILM)]
-    tensors = to_tensors(export_arrays(rules, arrays), config.forget_bias)
+    tensors = to_tensors(export_arrays(bilm_rules(config), arrays), config.forget_bias)
     return {name.removeprefix(BILM): tensor for name, tensor in tensors.items()}
+
+
+def bilm_rules(config: ElmoConfig) -> list[Rule]:
+    """The rules of the tensors of `_ElmoBiLm`, with `BILM` in front of AllenNLP's names."""
+    return [rule for rule in trained_rules(config) if rule.source.startswith(BILM)]
+
+
+def copy_requires_grad(model: PreTrainedModel, bilm: nn.Module) -> None:
+    """Lets each parameter of an `_ElmoBiLm` train if one of the `ElmoModel`'s parameters that it is made of trains."""
+    parameters = dict(model.named_parameters())
+    for rule in bilm_rules(model.config):
+        trains = any(parameters[name].requires_grad for name in rule.targets)
+        bilm.get_parameter(rule.source.removeprefix(BILM)).requires_grad_(trains)
 
 
 def to_tensors(arrays: Mapping[str, np.ndarray], forget_bias: float) -> dict[str, Tensor]:
@@ -150,5 +172,6 @@ def refuse_former_names(part: nn.Module, state: Mapping[str, Any], prefix: str, 
                 f"the state dict must have AllenNLP's names, but has `{name}`, a name of an earlier elmo_hf: rename "
                 "what begins with `_elmo_lstm._token_embedder.encoder.` to `token_encoder.`, and with "
                 "`_elmo_lstm._elmo_lstm.bilm.` to `bilm.`, load it into an `ElmoModel` that was converted from the "
-                "same files, with `strict=False`, and give the model to `Elmo` as `module`."
+                "same files, with `strict=False`, and give the model to a new `Elmo` as `module`; then load the "
+                "entries that begin with `scalar_mix_` into the new `Elmo`, with `strict=False`."
             )

@@ -25,7 +25,7 @@ class Embedder:
         model: str = "tiny",
         *,
         column: str = "text",
-        layers: str = "mix",
+        layers: str | int = "mix",
         dtype: str = "float32",
         words: str | None = None,
         batch_words: int = BATCH_POSITIONS,
@@ -36,7 +36,7 @@ class Embedder:
         Args:
             model: a folder that every worker can read, a Hub name, or a short name, such as `"tiny"` or `"original"`.
             column: the name of the texts' column: strings, or lists of words.
-            layers: what to keep, as in `elmo-hf embed --layers`.
+            layers: what to keep, as in `elmo-hf embed --layers`; the number of a layer may be an int.
             dtype: `"float32"`, `"float16"` or `"int8"`.
             words: which words to keep, as in `elmo-hf embed --words`.
             batch_words: the most positions of a batch, padding included; a longer text is alone.
@@ -49,7 +49,7 @@ class Embedder:
         self.column = column
         self.batch_words = batch_words
         self.device = device
-        self.selection = Selection(layers, dtype, None if words is None else ChosenWords(words))
+        self.selection = Selection(str(layers), dtype, None if words is None else ChosenWords(words))
         self.selection.check()
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,9 +64,10 @@ class Embedder:
             places of these words in their texts.
 
         Raises:
-            ValueError: if a value is not a text, or the model cannot be loaded.
+            ValueError: if a value is not a text, or if the model cannot be loaded or has no layer of this number.
         """
         model, tokenizer = load_shared(self.model, self.device)
+        self.selection.check_number(model)
         sentences = []
         for value in batch[self.column]:
             text = value.tolist() if isinstance(value, np.ndarray) else value

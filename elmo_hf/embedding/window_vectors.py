@@ -63,10 +63,15 @@ CHOICES = LAYERS | {VIEWS: lambda model, layers, mask, is_text: [*layers, model.
 POOLED = {"pooled": "mix", "pooled_sum": "sum"}
 
 
+def number_of(layers: str) -> int | None:
+    """The number of a layer, or None for a name."""
+    return int(layers) if layers.isdecimal() else None
+
+
 def choice_of(layers: str) -> Choice:
     """The function of a key of `CHOICES`, or of the number of a layer."""
-    if layers.isdecimal():
-        number = int(layers)
+    number = number_of(layers)
+    if number is not None:
         return lambda model, layers, mask, is_text: [layers[number]]
     return CHOICES[layers]
 
@@ -75,7 +80,7 @@ def choice_of(layers: str) -> Choice:
 class Selection:
     """The vectors to keep of a sentence."""
 
-    layers: str = "all"  # a key of `CHOICES`, or the number of a layer
+    layers: str = "all"  # a key of `CHOICES`, or the number of a layer, such as "0"
     dtype: str = "float32"  # the type of the numbers kept, one of `DTYPES`; the model computes in its own type
     words: ChosenWords | None = None  # the words whose vectors are kept; None keeps all
     allow_nan: bool = False  # whether vectors may be NaN
@@ -88,7 +93,7 @@ class Selection:
             layers = [name for name in LAYERS if name not in POOLED]  # pooled layers are of all words
             condition = " with `words`"
         dtypes = [name for name in DTYPES if name != "bfloat16" or suffix == ".safetensors"]
-        if self.layers not in layers and not self.layers.isdecimal():
+        if self.layers not in layers and number_of(self.layers) is None:
             names = ", ".join(layers) + condition
             raise ValueError(f"`layers` must be one of {names}, or the number of a layer, found {self.layers!r}.")
         if self.dtype not in dtypes:
@@ -98,7 +103,8 @@ class Selection:
     def check_number(self, model: ElmoModel) -> None:
         """Raises ValueError if the selection is the number of a layer that the model does not have."""
         most = model.config.num_hidden_layers
-        if self.layers.isdecimal() and int(self.layers) > most:
+        number = number_of(self.layers)
+        if number is not None and number > most:
             raise ValueError(f"`layers` must be a number from 0 to {most} for this model, found {self.layers}.")
 
     def job(self, model: ElmoModel, tokenizer: ElmoTokenizer) -> dict[str, Any]:

@@ -21,9 +21,18 @@ from .weight_files import weight_names
 CONFIG, WEIGHTS = "config.json", "*.safetensors"
 # The files that decide what a model computes, and those that transformers would read in their place.
 MODEL_FILES = (
-    *(WEIGHTS, SAFE_WEIGHTS_INDEX_NAME, CONFIG, "generation_config.json", "adapter_config.json"),
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("words.txt", "vector_words.txt", "vocab.txt"),
+    WEIGHTS,
+    SAFE_WEIGHTS_INDEX_NAME,
+    CONFIG,
+    "generation_config.json",
+    "adapter_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "words.txt",
+    "vector_words.txt",
+    "vocab.txt",
     *SENTENCE_FILES,
     *CODE_FILES,
 )

@@ -31,8 +31,8 @@ class WeightState(NamedTuple):
     """What a weight was when a copy of it was made.
 
     Every call reads the whole weight once for it, which takes about a fifth of a step, because torch does not count the
-    changes that fused optimisers, `weight.data` and NumPy make. Sums of integers are exact, so no changed number goes
-    unseen.
+    changes that fused optimisers, `weight.data` and NumPy make. Sums of integers are exact, so a single changed number is
+    always seen.
     """
 
     address: int
@@ -43,6 +43,8 @@ class WeightState(NamedTuple):
     def of(cls, weight: Tensor) -> "WeightState":
         """The present state of a weight on a CPU."""
         content = weight.detach().flatten().view(torch.uint8)
+        if content.storage_offset() % 8 != 0:  # a part of a larger buffer, which torch does not read as int64
+            content = content.clone()
         num_bytes = len(content) // 8 * 8
         groups = content[:num_bytes].view(torch.int64)
         num_summed = len(groups) // GROUPS_IN_SUM * GROUPS_IN_SUM

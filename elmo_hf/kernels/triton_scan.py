@@ -105,7 +105,7 @@ def _small_scan(
         results = scan(leaves[0], BatchLayout(mask), *leaves[1:], weights, Limits(1.5, 1.5))
         for direction in weights:
             leaves += [tensor for tensor in direction if tensor is not None]
-        torch.cat([each.float().flatten().square() for each in results]).sum().backward()
+        torch.cat([tensor.float().flatten().square() for tensor in results]).sum().backward()
     gradients = [tensor.grad for tensor in leaves if tensor.grad is not None]
     return [tensor.detach().float() for tensor in (*results, *gradients)]
 

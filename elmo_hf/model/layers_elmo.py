@@ -156,9 +156,14 @@ POOLINGS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"mean": masked_mean, 
 
 
 def pooling_of(name: str) -> Callable[[Tensor, Tensor], Tensor]:
-    """The pooling of a config outside classifiers; there the mean replaces "attention", which has parameters."""
+    """The pooling of a config outside classifiers; there the mean replaces "attention", which has parameters.
+
+    Raises:
+        ValueError: if there is no such pooling.
+    """
     if name == "attention":
         return masked_mean
+    require(name in POOLINGS, "pooling", f"one of {', '.join([*POOLINGS, 'attention'])}", name)
     return POOLINGS[name]
 
 

@@ -153,7 +153,10 @@ def describe_code(folder: Path, is_local: bool = True) -> list[tuple[str, str]]:
     A download without `is_local` that lacks files of code is not compared either: the repository may have them.
     """
     present = {path.name for path in folder.glob("*_elmo.py")}
-    if not present or not (is_local or present.issuperset(CODE_FILES)):
+    if not present:
+        return []
+    is_complete = present.issuperset(CODE_FILES)
+    if not is_local and not is_complete:
         return []
     differences = [f"{name} is missing" for name in CODE_FILES if name not in present]
     for name in CODE_FILES:

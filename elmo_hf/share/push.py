@@ -31,8 +31,15 @@ NEEDED = ("config.json", "tokenizer_config.json", CARD, *CODE_FILES)
 # Further files that are sent: those that decide the model's numbers, and the scores of a run.
 SENT = {
     *(name for name in MODEL_FILES if name not in (WEIGHTS, SAFE_WEIGHTS_INDEX_NAME)),
-    *(SUMS, "chat_template.jinja", "log.json", "curve.png"),
-    *(f"{split}_results.json" for split in ("all", "train", "eval", "test", "predict")),
+    SUMS,
+    "chat_template.jinja",
+    "log.json",
+    "curve.png",
+    "all_results.json",
+    "train_results.json",
+    "eval_results.json",
+    "test_results.json",
+    "predict_results.json",
 }
 # The name of a picture that is in the folder itself; a slash or a colon would lead elsewhere.
 PICTURE_NAME = r"(?:\./)?([^()<>\"'/:]+\.(?:png|jpe?g|svg))"

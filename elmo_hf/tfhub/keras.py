@@ -159,7 +159,9 @@ class KerasLayer(keras.layers.TorchModuleWrapper):
     def _shape_of(self, output: str, input_shape: tuple) -> tuple:
         config = self.module.elmo.model.config
         num_texts, num_positions = input_shape[:2]
-        num_words = num_positions and num_positions - self.module.tokenizer.num_special_tokens_to_add()
+        num_words = None
+        if num_positions is not None:
+            num_words = num_positions - self.module.tokenizer.num_special_tokens_to_add()
         size = config.projection_size if output == "word_emb" else config.hidden_size
         return (num_texts, size) if output == "default" else (num_texts, num_words, size)
 

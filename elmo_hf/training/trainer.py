@@ -66,8 +66,13 @@ from .window_losses import LOSS, WindowLosses
 logger = logging.getLogger(__name__)
 LOSSES = ("forward_loss", "backward_loss", "sampled_forward_loss", "sampled_backward_loss")
 # The held-out perplexities, in the order in which they are logged.
-PERPLEXITIES = tuple(
-    f"eval_{state}{name}perplexity" for state in ("", "carried_") for name in ("forward_", "backward_", "")
+PERPLEXITIES = (
+    "eval_forward_perplexity",
+    "eval_backward_perplexity",
+    "eval_perplexity",
+    "eval_carried_forward_perplexity",
+    "eval_carried_backward_perplexity",
+    "eval_carried_perplexity",
 )
 # The keys of an entry of the log in their order, which the state of a checkpoint does not keep.
 LOG_KEYS = (LOSS, "grad_norm", "learning_rate", *LOSSES, *PERPLEXITIES, "eval_loss", "epoch", "step")
@@ -248,7 +253,7 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
             means = self._losses.take_means()
             logs[LOSS] = self._mean_of_processes(means.pop(LOSS))
             for name, mean in means.items():
-                logs[name] = round(self._mean_of_processes(mean), 4)
+                logs[name] = self._mean_of_processes(mean)
         if "train_loss" in logs:
             del logs["train_loss"]
             mean_of_all = self._losses.mean_of_all()
@@ -281,7 +286,11 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         return metrics
 
     def train(self, resume_from_checkpoint: str | bool | None = None, **kwargs: Any) -> TrainOutput:
-        """Trains as `Trainer.train` does; True resumes from the newest checkpoint that is complete and undamaged."""
+        """Trains as `Trainer.train` does; True resumes from the newest checkpoint that is complete and undamaged.
+
+        Returns:
+            the Trainer's result, with the mean loss of all windows of the run as `training_loss`; NaN if none is known.
+        """
         if resume_from_checkpoint is True:
             newest = newest_checkpoint(Path(self.args.output_dir))
             if newest is None:
@@ -294,9 +303,10 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         self._most_checkpoints = self.args.save_total_limit
         self.args.save_total_limit = None
         try:
-            return super().train(resume_from_checkpoint, **kwargs)
+            output = super().train(resume_from_checkpoint, **kwargs)
         finally:
             self.args.save_total_limit = self._most_checkpoints
+        return output._replace(training_loss=output.metrics.get("train_loss", math.nan))
 
     def _save_checkpoint(self, model: torch.nn.Module, trial: Any) -> None:
         """Removes older checkpoints only when the new one is complete and on the disk."""

@@ -3,6 +3,7 @@
 import gzip
 import inspect
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
@@ -11,15 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+import typer
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.cli.arguments import Splitter
-from elmo_hf.cli.embedding import Dtype, Format, Layers
+from elmo_hf.cli.embedding import Dtype, Format, Layers, check_layers
 from elmo_hf.cli.embedding import embed as embed_command
 from elmo_hf.embedding.shards import FORMATS
 from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vectors, write_word_vectors
 from elmo_hf.embedding.vector_files import WRITERS
-from elmo_hf.embedding.window_vectors import DTYPES, LAYERS
+from elmo_hf.embedding.window_vectors import DTYPES, LAYERS, VIEWS, Selection
 from elmo_hf.model.tokenization_elmo import WORD_SPLITTERS
 from elmo_hf.text.batches import BATCH_POSITIONS
 from tests.helpers.commands import assert_fails, output_of, run
@@ -41,6 +43,19 @@ def test_embed_writes_a_file_of_vectors(source: str, tiny_folder: Path) -> None:
     assert printed == "Wrote 4 sentences (1 of them blank) to v.h5.\n"
     model, tokenizer = ElmoModel.from_pretrained(tiny_folder), ElmoTokenizer.from_pretrained(tiny_folder)
     assert_all_close(read_vectors("v.h5"), embed_alone(model, tokenizer, SENTENCES, "all"))
+
+
+def refuses(check: Callable[[], object]) -> bool:
+    try:
+        check()
+    except (typer.BadParameter, ValueError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("layers", ["0", "12", "-1", "1.5", "\u00b2", "first", VIEWS, *LAYERS])
+def test_the_command_line_takes_the_layers_that_the_package_takes(layers: str) -> None:
+    assert refuses(lambda: check_layers(layers)) == refuses(Selection(layers).check)
 
 
 def test_choices_of_the_command_line_are_those_of_the_package() -> None:

@@ -10,13 +10,13 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from huggingface_hub import constants
 from torch import Tensor, nn
 
 from elmo_hf import ElmoModel
-from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids
+from elmo_hf.allennlp import Elmo, ElmoEmbedder, ElmoLstm, batch_to_ids, pretrained
+from elmo_hf.conversion.published import PUBLISHED
 from elmo_hf.conversion.refusals import ConversionError
-from tests.helpers.checkpoints import shared
+from tests.helpers.checkpoints import run_python, shared
 from tests.helpers.file_server import HTML
 from tests.helpers.golden import BASE, CASES, SENTENCES, Golden, assert_all_close, assert_close
 
@@ -161,7 +161,7 @@ def test_words_may_stand_anywhere_in_a_row() -> None:
 
 def test_addresses_are_downloaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of each name, each from its own address."""
-    monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(pretrained, "CACHE", tmp_path / "home")
     cases = [BASE, Golden("four_layer")]
     for golden in cases:
         shutil.copytree(Path(golden.files[0]).parent, tmp_path / golden.name)
@@ -175,15 +175,45 @@ def test_addresses_are_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_page_in_place_of_a_file_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(pretrained, "CACHE", tmp_path / "home")
     for name, path in zip(("options.json", "weights.hdf5"), BASE.files, strict=True):
         shutil.copy(path, tmp_path / name)
     (tmp_path / "weights.hdf5").write_bytes(HTML)
     addresses = [f"file://{tmp_path}/{name}" for name in ("options.json", "weights.hdf5")]
-    with pytest.raises(ConversionError, match=re.escape(f"Nothing of {', '.join(addresses)} was kept.")):
+    with pytest.raises(ConversionError, match=re.escape(f"Nothing of {addresses[1]} was kept.")):
         Elmo(*addresses, 1)
+    assert [path.name for path in (tmp_path / "home").rglob("*") if path.is_file()] == ["options.json"]
     shutil.copy(BASE.files[1], tmp_path / "weights.hdf5")
     assert Elmo(*addresses, 1).get_output_dim() == 16
+
+
+def test_a_download_is_kept_when_another_file_or_a_size_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pretrained, "CACHE", tmp_path / "home")
+    shutil.copy(BASE.files[1], tmp_path / "weights.hdf5")
+    address = f"file://{tmp_path}/weights.hdf5"
+    with pytest.raises(ConversionError, match="mistyped"):
+        Elmo("mistyped.json", address, 1)
+    with pytest.raises(ConversionError, match="shape"):
+        ElmoLstm(8, 8, 5, 2).load_weights(address)
+    (tmp_path / "weights.hdf5").unlink()  # a second download would fail
+    assert Elmo(BASE.files[0], address, 1).get_output_dim() == 16
+
+
+def test_without_a_network_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretrained, "CACHE", tmp_path / "home")
+    with pytest.raises(ConversionError, match="cannot download") as error:
+        Elmo(f"file://{tmp_path}/options.json", f"file://{tmp_path}/weights.hdf5", 1)
+    assert "give their paths as `options_file` and `weight_file`" in str(error.value)
+    assert "ELMO_HF_BASE_URL" in str(error.value)
+
+
+def test_the_default_addresses_are_those_of_the_mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELMO_HF_BASE_URL", "https://example.org/elmo")
+    line = "from elmo_hf.allennlp import DEFAULT_OPTIONS_FILE; print(DEFAULT_OPTIONS_FILE)"
+    path = PUBLISHED["original"].addresses["options"][0]
+    assert run_python(line, tmp_path).strip() == f"https://example.org/elmo/{path}"
 
 
 @pytest.mark.parametrize("case", CASES)

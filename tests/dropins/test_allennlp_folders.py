@@ -66,6 +66,25 @@ def test_a_model_without_the_forget_bias_in_its_biases_is_taken_and_not_shared(t
     assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
 
 
+def test_each_part_trains_if_it_trains_in_the_model(tiny_folder: Path) -> None:
+    model = ElmoModel.from_pretrained(tiny_folder).requires_grad_(False)
+    model.bilm.layers[1].backward_lstm.input_linear.requires_grad_(True)
+    model.scalar_mixes[0].logits.requires_grad_(True)
+    elmo = from_model(model)
+    lstm = "_elmo_lstm._elmo_lstm.backward_layer_1"
+    assert {name for name, parameter in elmo.named_parameters() if parameter.requires_grad} == {
+        f"{lstm}.input_linearity.weight",
+        f"{lstm}.state_linearity.bias",
+        *(f"scalar_mix_0.scalar_parameters.{index}" for index in range(3)),
+    }
+    cached = Elmo(None, None, 1, vocab_to_cache=old.WORDS, module=model)
+    assert not cached._elmo_lstm._word_embedding.weight.requires_grad
+    model.token_encoder.requires_grad_(True)
+    cached = Elmo(None, None, 1, vocab_to_cache=old.WORDS, module=model)
+    assert cached._elmo_lstm._word_embedding.weight.requires_grad
+    assert all(parameter.requires_grad for parameter in cached._elmo_lstm._token_embedder.parameters())
+
+
 def test_what_a_folder_has_no_place_for_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="_word_embedding"):
         to_model(fitted(vocab_to_cache=old.WORDS))
@@ -79,6 +98,10 @@ def test_what_a_folder_has_no_place_for_is_refused(tmp_path: Path) -> None:
     replaced._elmo_lstm = torch.nn.Identity()
     with pytest.raises(ValueError, match="Identity"):
         to_model(replaced)
+    other_mix = fitted()
+    other_mix.scalar_mix_0 = torch.nn.Identity()
+    with pytest.raises(ValueError, match="found Identity: set it to a `ScalarMix`"):
+        to_model(other_mix)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -56,6 +56,31 @@ except ImportError as error:
 import allennlp
 print(allennlp.__version__, "allennlp.modules" in sys.modules)
 """
+STUB = """
+import sys
+import types
+sys.modules["allennlp"] = types.ModuleType("allennlp")
+from elmo_hf.allennlp.installed_programs import register_as_allennlp
+try:
+    register_as_allennlp()
+except ImportError as error:
+    print(error)
+print("allennlp.modules" in sys.modules)
+"""
+FOLDER = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from elmo_hf.allennlp.installed_programs import register_as_allennlp
+try:
+    register_as_allennlp()
+except ImportError as error:
+    print(error)
+Path(sys.argv[1], "allennlp").rename(Path(sys.argv[1], "other"))
+register_as_allennlp()
+import allennlp.modules
+print(allennlp.modules.Elmo.__module__)
+"""
 
 
 def test_a_program_that_nobody_edits_runs_after_one_line_or_one_call(tmp_path: Path) -> None:
@@ -73,3 +98,16 @@ def test_the_real_allennlp_is_not_replaced(tmp_path: Path) -> None:
     assert str(tmp_path / "allennlp" / "__init__.py") in message
     assert "uninstall" in message
     assert result == "real False"
+
+
+def test_another_module_of_this_name_is_not_replaced(tmp_path: Path) -> None:
+    message, result = run_python(STUB, tmp_path).splitlines()
+    assert "`allennlp` is imported, <module 'allennlp'>" in message
+    assert result == "False"
+
+
+def test_a_folder_of_this_name_is_refused_until_it_is_renamed(tmp_path: Path) -> None:
+    (tmp_path / "allennlp").mkdir()
+    message, result = run_python(FOLDER, tmp_path, tmp_path).splitlines()
+    assert f"a folder `allennlp`, at {tmp_path / 'allennlp'}: rename it" in message
+    assert result == "elmo_hf.allennlp.elmo"

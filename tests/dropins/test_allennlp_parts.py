@@ -186,17 +186,28 @@ def test_a_state_dict_of_an_earlier_version_is_refused_and_the_advice_works(tiny
         for ours, theirs in (("token_encoder.", "_token_embedder.encoder."), ("bilm.", "_elmo_lstm.bilm.")):
             if name.startswith(ours):
                 former[f"_elmo_lstm.{theirs}{name.removeprefix(ours)}"] = tensor / 2
+    mixes = {
+        "scalar_mix_0.scalar_parameters.0": torch.tensor([0.1]),
+        "scalar_mix_0.scalar_parameters.1": torch.tensor([0.7]),
+        "scalar_mix_0.scalar_parameters.2": torch.tensor([-0.3]),
+        "scalar_mix_0.gamma": torch.tensor([1.5]),
+    }
+    former |= mixes
     elmo = Elmo(*BASE.files, 1, dropout=0)
     with pytest.raises(ValueError, match=r"`_elmo_lstm\._token_embedder\.encoder\..*earlier") as error:
         elmo.load_state_dict(former, strict=False)
     renamed = {}
     begins = re.findall(r"`(\S+)` to `(\S+)`", str(error.value))
+    (begin_of_mixes,) = re.findall(r"then load the entries that begin with `(\S+)` into the new", str(error.value))
     for name, tensor in former.items():
         for theirs, ours in begins:
             if name.startswith(theirs):
                 renamed[ours + name.removeprefix(theirs)] = tensor
     assert model.load_state_dict(renamed, strict=False).unexpected_keys == []
     taken = Elmo(None, None, 1, dropout=0, module=model)
+    taken_mixes = {name: tensor for name, tensor in former.items() if name.startswith(begin_of_mixes)}
+    assert taken.load_state_dict(taken_mixes, strict=False).unexpected_keys == []
+    assert all(taken.state_dict()[name].equal(tensor) for name, tensor in mixes.items())
     projection = taken._elmo_lstm._token_embedder._projection.weight
     assert projection.equal(elmo._elmo_lstm._token_embedder._projection.weight / 2)
 

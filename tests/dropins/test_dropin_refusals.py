@@ -4,10 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 from elmo_hf import tfhub
-from elmo_hf.allennlp import Elmo, ElmoEmbedder, batch_to_ids
+from elmo_hf.allennlp import Elmo, ElmoEmbedder, ScalarMix, batch_to_ids
 from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.dropins import simple_elmo
 from elmo_hf.dropins.manylangs import Embedder
@@ -41,6 +42,16 @@ REFUSED: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
     "no weights": (lambda: Elmo(FILES[0], "nowhere.hdf5", 1), "nowhere.hdf5", ConversionError),
     "files and a module": (lambda: Elmo(*FILES, 1, module=nn.Identity()), "`module`", ValueError),
     "too few mix parameters": (lambda: Elmo(*FILES, 1, scalar_mix_parameters=[1]), "3 numbers", ValueError),
+    "too few parameters of a mix": (
+        lambda: ScalarMix(3, initial_scalar_parameters=[1]),
+        "`initial_scalar_parameters` must be 3 numbers",
+        ValueError,
+    ),
+    "a mix without a mask": (
+        lambda: ScalarMix(1, do_layer_norm=True)([torch.zeros(1, 2, 3)]),
+        "`mask` must be",
+        ValueError,
+    ),
     "strings for lists": (lambda: batch_to_ids(["abc"]), "abc", ValueError),
     "ids of 24 characters": (lambda: Elmo(*FILES, 1)(batch_to_ids([["a"]])[..., :24]), "50", ValueError),
     "blank keys": (lambda: embed_file("Yes", ""), "use_sentence_keys", ValueError),

@@ -236,6 +236,7 @@ def many_arrays() -> None:
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no such layers": (lambda: Selection("second").check(), ValueError, "'second'"),
     "a negative number": (lambda: Selection("-1").check(), ValueError, "'-1'"),
+    "a negative int": (lambda: Embedder(layers=-1), ValueError, "'-1'"),
     "no layer of this number": (lambda: Selection("3").check_number(tiny_model()), ValueError, "0 to 2"),
     "no such dtype": (lambda: Selection(dtype="int4").check(), ValueError, "'int4'"),
     "words of pooled": (lambda: Selection("pooled", words=ChosenWords("a")).check(), ValueError, "with `words`"),

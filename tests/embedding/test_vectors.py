@@ -155,6 +155,13 @@ def test_a_batch_of_arrays_or_a_frame_of_pandas_gets_a_column_of_vectors(
     assert_all_close(list(found["vectors"]), embed_alone(mixed_model, tiny_tokenizer, [*words, []], layers))
 
 
+def test_a_layer_may_be_named_by_an_int(folder: str, mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer) -> None:
+    vectors = list(Embedder(folder, layers=1)({"text": SENTENCES})["vectors"])
+    assert_all_close(vectors, embed_alone(mixed_model, tiny_tokenizer, SENTENCES, "1"))
+    with pytest.raises(ValueError, match="from 0 to 2 for this model, found 3"):
+        Embedder(folder, layers=3)({"text": SENTENCES})
+
+
 def test_int8_and_chosen_words_have_columns_of_their_own_without_rows_too(folder: str) -> None:
     found = Embedder(folder, dtype="int8", words="ferry|harbour")({"text": SENTENCES})
     assert [*found] == ["text", "vectors", "scales", "positions", "chosen_words"]

@@ -14,7 +14,7 @@ from transformers import AutoConfig
 
 from elmo_hf import BiLMState, ElmoConfig, ElmoModel
 from elmo_hf.folder.saved_json import one_line
-from elmo_hf.model.layers_elmo import ScalarMix
+from elmo_hf.model.layers_elmo import ScalarMix, pooling_of
 from tests.helpers.one_direction import forward_half
 from tests.helpers.task_models import make_batch, make_task_model
 from tests.helpers.tiny_inputs import word_config
@@ -167,6 +167,11 @@ def test_a_config_survives_json_unchanged(fields: dict[str, Any], tmp_path: Path
     config.save_pretrained(tmp_path)
     assert ElmoConfig.from_pretrained(tmp_path).to_dict() == config.to_dict()
     assert AutoConfig.from_pretrained(tmp_path).to_diff_dict() == config.to_diff_dict()
+
+
+def test_a_pooling_that_does_not_exist_is_named() -> None:
+    with pytest.raises(ValueError, match="`pooling` must be one of mean, max, attention, found 'sum'"):
+        pooling_of("sum")
 
 
 def test_projections_exist_exactly_where_sizes_differ_unless_set() -> None:

@@ -126,6 +126,14 @@ def test_the_state_of_a_weight_shows_every_change(shape: tuple[int, int], dtype:
     assert torch.equal(WeightState.of(weight.clone()).sums, sums)
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize("start", [0, 1, 2, 3, 4])
+def test_the_state_of_a_part_of_a_buffer_is_that_of_its_numbers(start: int, dtype: torch.dtype) -> None:
+    buffer = torch.randn(200, generator=torch.Generator().manual_seed(1)).to(dtype)
+    weight = buffer[start : start + 18 * 7].view(18, 7)
+    assert torch.equal(WeightState.of(weight).sums, WeightState.of(weight.clone()).sums)
+
+
 def test_what_cannot_be_packed_is_not_and_what_is_kept_dies_with_its_weight() -> None:
     kernels = kernels_of(multiplies_bfloat16=False)
     with torch.inference_mode():

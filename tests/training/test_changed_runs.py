@@ -409,14 +409,17 @@ def test_the_given_steps_between_checkpoints_count_after_a_stop(stopped: Path) -
     assert [*checkpoint_folders(stopped)] == [4, 5]
 
 
-def test_the_trainer_resumes_from_the_newest_checkpoint_that_is_whole(stopped: Path) -> None:
+def test_the_trainer_resumes_from_the_newest_checkpoint_that_is_whole_and_returns_the_loss_of_the_log(
+    stopped: Path,
+) -> None:
     damage(stopped / "checkpoint-4")
     first: list[int] = []
     args = make_arguments(stopped, max_steps=3)
     trainer = ElmoPretrainer(model_with(), args, train_dataset=make_corpus())
     trainer.add_callback(At(2, "on_step_begin", lambda: first.append(trainer.state.global_step)))
-    trainer.train(True)
+    output = trainer.train(True)
     assert first == [2]
+    assert output.training_loss == trainer.state.log_history[-1]["train_loss"]
     args = make_arguments(stopped / "nothing", max_steps=3)
     with pytest.raises(ValueError, match="has no complete checkpoint"):
         ElmoPretrainer(model_with(), args, train_dataset=make_corpus()).train(True)
