@@ -31,8 +31,8 @@ class WeightState(NamedTuple):
     """What a weight was when a copy of it was made.
 
     Every call reads the whole weight once for it, which takes about a fifth of a step, because torch does not count the
-    changes that fused optimisers, `weight.data` and NumPy make. Sums of integers are exact, so a single changed number is
-    always seen.
+    changes that fused optimisers, `weight.data` and NumPy make. Sums of integers are exact, so a single changed number
+    is always seen.
     """
 
     address: int
