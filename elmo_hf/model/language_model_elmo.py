@@ -245,9 +245,12 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
         Raises:
             TypeError: if ids are not integers.
-            ValueError: if a shape is wrong; if a window has arguments for sentences, or too few or too many arguments.
+            ValueError: if a shape is wrong; if a window has arguments for sentences, or too few or too many arguments;
+                if `inputs_embeds` are given, which `ElmoModel` reads in place of ids.
             ImportError: if a window of streams or a sampled loss needs the package.
         """
+        inputs_embeds = kwargs.get("inputs_embeds")
+        require(inputs_embeds is None, "inputs_embeds", "None: language models read `input_ids`", inputs_embeds)
         window = {name: kwargs[name] for name in WINDOW_ARGUMENTS if kwargs.get(name) is not None}
         candidates = kwargs.get("candidates")
         if candidates is not None or self._trains_on_samples:

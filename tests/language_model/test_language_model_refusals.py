@@ -36,6 +36,7 @@ REFUSALS: dict[str, Callable[[SimpleNamespace], object]] = {
     ),
     "`labels` must be a tensor of shape (7, 10)": lambda given: given.lm(**given.inputs | {"labels": ones(7, 9)}),
     "(batch, words, 11), found (7, 10)": lambda given: given.lm(**given.inputs | {"input_ids": ones(7, 10)}),
+    "language models read `input_ids`": lambda given: given.lm(**given.inputs, inputs_embeds=torch.zeros(7, 10, 7)),
     # A window.
     "missing: `labels`": lambda given: given.lm(**given.stream, labels=ones(2, 12)),
     "missing: `backward_targets`": lambda given: forward_half(given.lm)(
