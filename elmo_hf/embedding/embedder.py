@@ -67,7 +67,6 @@ class Embedder:
             ValueError: if a value is not a text, or if the model cannot be loaded or has no layer of this number.
         """
         model, tokenizer = load_shared(self.model, self.device)
-        self.selection.check_number(model)
         sentences = []
         for value in batch[self.column]:
             text = value.tolist() if isinstance(value, np.ndarray) else value
