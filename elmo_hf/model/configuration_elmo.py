@@ -159,7 +159,7 @@ class ElmoConfig(PreTrainedConfig):
     Args:
         token_encoder: `"char_cnn"` (ids of shape (B, T, C)) or `"word_embedding"` (ids of shape (B, T)).
         alphabet: `"bytes"`, the same ids in all models, or `"code_points"`, ids from a vocabulary (ELMoForManyLangs).
-        vocab_size: number of input ids, padding id 0 included: 262 for characters, or words + 1, or both.
+        vocab_size: number of input ids, padding id 0 included: characters + words + 1; 262 for bytes alone.
         num_input_words: with `"char_cnn"`, how many of the last ids are words. If above 0, a word's id follows its
             characters (ids of shape (B, T, C + 1)) and its vector precedes the CNN's features.
         word_embedding_size: W, width of those word vectors. With `"word_embedding"`, width of a table that a linear

@@ -123,8 +123,8 @@ class LSTM(nn.LSTM):
     @torch.compiler.disable
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps `(N, W, input_size)` to `(N, W, S)`; word by word in a graph that is being exported."""
-        # Autocast's own cast comes too late: torch has chosen oneDNN for float32 then, whose LSTM fails in bfloat16 on
-        # a processor that does not multiply it.
+        # Autocast's own cast comes too late: by then torch has chosen oneDNN's LSTM, for float32, and that fails in
+        # bfloat16 on a processor without products of bfloat16.
         dtype = autocast_dtype(inputs.device.type)
         if dtype is not None:
             inputs = inputs.to(dtype)
@@ -252,7 +252,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     _keys_to_ignore_on_load_unexpected = [r"^softmax\."]
     num_texts = 1  # per row
     has_said_what_learns = False
-    advice_on_pairs = ""  # what follows in the error about a pair where one text is expected
+    advice_on_pairs = ""  # ends the error for a row that holds a pair where the model takes one text
     output_class: type[ModelOutput]
 
     def __init__(self, config: ElmoConfig) -> None:
@@ -689,11 +689,12 @@ class Pooler(nn.Module):
         if self.pooling != "attention":
             return POOLINGS[self.pooling](vectors, mask)
         mask = mask.unsqueeze(-1)
-        weights = self.query(vectors).masked_fill(~mask, torch.finfo(vectors.dtype).min).softmax(dim=1)
+        scores = self.query(vectors)  # under autocast of another type than the vectors
+        weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=1)
         return (weights * vectors.masked_fill(~mask, 0)).sum(dim=1)
 
 
-# Configs of folders that an earlier version saved have this name.
+# The name in the configs of folders that an earlier version saved.
 ElmoTextClassificationPipeline = TextClassificationPipeline
 
 
@@ -831,8 +832,8 @@ class ElmoForTokenClassification(ElmoTaskModel):
     ) -> tuple[Tensor | None, Tensor]:
         """The loss, and the `logits` `(B, T, K)`, zero on boundaries and padding.
 
-        `labels` are `(B, T)`, -100 to ignore a position; a CRF sums over all labels of such words. Without any other
-        label the loss is 0. The Trainer passes `num_items_in_batch`, the number of labels by which to divide the loss.
+        `labels` are `(B, T)`, -100 to ignore a position; a CRF sums over all labels of such words. If all labels are
+        -100, the loss is 0. The Trainer passes `num_items_in_batch`, the number of labels by which to divide the loss.
 
         Raises:
             ValueError: if labels have another shape, or are illegal for the CRF.
@@ -894,9 +895,11 @@ class ElmoForTokenClassification(ElmoTaskModel):
 # Glossary: B batch, T positions of a row, Q words of the longest question or context, D width of an encoded word.
 #
 # Deliberate differences from the paper's BiDAF: attention goes from context to question only, without the term for c_i
-# alone, which would cancel in the softmax; start and end are predicted in the same way. From other models of
-# transformers: outside the context, only the first `<S>` has a logit, and all others are the lowest number; the loss
-# refuses a label before the context, and leaves out one after it and -100, which other models read as position 0.
+# alone, which would cancel in the softmax; start and end are predicted in the same way.
+#
+# Deliberate differences from other models of transformers: outside the context, only the first `<S>` has a logit, and
+# all others are the lowest number; the loss refuses a label before the context; it leaves out a label after the
+# context, and -100, where other models take position 0.
 
 # The lowest number of the narrowest type: a logit that is not above it masks a position.
 LOWEST = torch.finfo(torch.float16).min
@@ -1035,8 +1038,8 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
 
         `start_positions` and `end_positions` `(B,)` are the positions of the answer's first and last word. 0, or the
         position of the row's first `<S>`, means that the context has no answer. The loss leaves out -100 and positions
-        after the last word of the context, which transformers' `run_qa.py` gives to an answer that begins with this
-        word; if it leaves out everything, it is 0.
+        after the context's last word: transformers' `run_qa.py` labels so an answer that begins with the last word. If
+        it leaves out everything, it is 0.
 
         Raises:
             TypeError: if ids are not integers.

@@ -436,9 +436,9 @@ class ElmoForCausalLM(ElmoForPreTraining):
         """Predicts the next word at each position: `logits` `(B, T, V + 1)`, and with labels the mean loss in nats.
 
         Arguments are those of `ElmoForPreTraining`, except `labels` `(B, T)`: the word's number at each position (not
-        the next one's), 0 and -100 for none. Give `token_encoder_ids`, which are read in place of `input_ids`, if the
-        model reads characters but your code indexes `logits` by the word numbers in `input_ids`. `output_logits` has no
-        effect.
+        the next one's), 0 and -100 for none. If the model reads characters, but your code indexes `logits` by the
+        numbers of words, give the numbers as `input_ids` and the characters as `token_encoder_ids`, which the model
+        then reads. `output_logits` has no effect.
 
         Raises:
             ValueError: if `output_log_probs` is True, if labels are rows of characters, or as in `ElmoForPreTraining`.

@@ -104,9 +104,9 @@ def may_look_at(tensor: Tensor) -> bool:
 
 
 def may_depend_on(tensor: Tensor) -> bool:
-    """Whether shapes may depend on the numbers of a tensor, which has none on the device `meta`.
+    """Whether shapes may depend on the numbers of a tensor.
 
-    Not while a graph is made, and not under `torch.func`.
+    Not on the device `meta`, where it has none, not while a graph is made, and not under `torch.func`.
     """
     return not (tensor.is_meta or torch.compiler.is_compiling() or is_tracing() or has_transforms())
 

@@ -199,7 +199,7 @@ class ElmoPreTrainedModel(PreTrainedModel):
     # A converted biLM has no mix; mixes then start from equal weights, or from the config's.
     _keys_to_ignore_on_load_missing = [r"scalar_mixes\."]
 
-    # For each task, the pipeline of a saved folder, and the Auto class that loads its model from the same file.
+    # For each task, the class of the pipeline, and the Auto class of its model; both are in one file of the folder.
     pipelines: ClassVar[dict[str, tuple[type, str]]] = {}
 
     # The package sets these; they are None in code that a folder brings. `keep_packed` takes a model; `complete_card`
@@ -275,6 +275,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Saves like every transformers model, with this package's code; the config names our pipelines.
 
+        The model's config loses `scalar_mix_weights`, which would replace the checkpoint's mixes at loading.
+
         Raises:
             FileNotFoundError: if the model is of a folder's code, and the heads' code is out of reach.
             ValueError: if weights are quantised, or of a variant that is to be pushed.
@@ -334,14 +336,14 @@ class ElmoPreTrainedModel(PreTrainedModel):
                 shutil.copy(path, folder)
 
     def _register(self) -> None:
-        """Makes transformers copy the code of a class that no Auto class loaded: its model is a part of another."""
+        """Lets transformers copy the code of a class that no Auto class loaded, as `model.elmo` of a task model."""
         classes = {name.split(".")[1]: auto_class for auto_class, name in AUTO_MAP.items()}
         name = type(self).__name__
         if getattr(self, "_auto_class", None) is None and name in classes:
             self.register_for_auto_class(classes[name])
 
     def _files_of_source(self) -> list[Path]:
-        """The files where the model was loaded that transformers, which follows imports, does not copy with its class.
+        """The files of the source's folder that transformers does not copy, because the class's file imports none.
 
         Raises:
             FileNotFoundError: if code that the config names is out of reach.
@@ -396,9 +398,9 @@ def file_of(source: str, name: str, revision: str | None) -> Path | None:
         return None
 
 
-# The config names transformers' own class as one of this file, so `pipeline` needs no task. A subclass would not do:
-# BERTopic looks for "pipeline" in the full name of a pipeline's class, and silently takes another model without it.
-# Configs of folders that an earlier version saved have this name.
+# A config names `modeling_elmo.FeatureExtractionPipeline`, transformers' own class, which this file imports; so
+# `pipeline` needs no task. A subclass would not do: BERTopic takes another model, silently, unless "pipeline" is in the
+# full name of the class. Configs of folders that an earlier version saved have the name below.
 ElmoFeatureExtractionPipeline = FeatureExtractionPipeline
 
 

@@ -2,8 +2,9 @@
 # Source: elmo_hf/model/ of the package elmo-hf; `elmo-hf info FOLDER` compares a folder's code with it.
 """Fast scans of one biLM layer over a batch: words only, all directions in step, with a gradient of their own.
 
-The packed scan gives the same numbers as the reference, `LSTMP.forward`, up to the order of float sums. Step t of all
-directions, each in its reading order (`ReadingOrder`), is computed together for the texts that have a word there:
+The packed scan gives the same numbers as the reference, `LSTMP.forward`, up to the order of float sums and, in half
+precision, up to where it rounds. Step t of all directions, each in its reading order (`ReadingOrder`), is computed
+together for the texts that have a word there:
 
     z_t = W_x x_t + b + W_h h_{t-1}     W_x x_t for many t at once; b includes the forget bias
     c_t = clip(a_t),  a_t = f_t c_{t-1} + i_t g_t        i, f, o = sigmoid, g = tanh of z's four parts
@@ -11,7 +12,7 @@ directions, each in its reading order (`ReadingOrder`), is computed together for
 
 Backward, with e_t the gradient of the output at t and 1[.] a clip's gradient (1 inside and at the limits, else 0):
 
-    dp_t = (e_t + dh_t) 1[p_t]        dm_t = W_p^T dp_t         dc_t += dm_t o_t (1 - tanh^2 c_t),  then  dc_t 1[a_t]
+    dp_t = (e_t + dh_t) 1[p_t]        dm_t = W_p^T dp_t         dc_t <- (dc_t + dm_t o_t (1 - tanh^2 c_t)) 1[a_t]
     dz_t = (dc_t g_t i_t (1 - i_t), dc_t c_{t-1} f_t (1 - f_t), dc_t i_t (1 - g_t^2), dm_t tanh(c_t) o_t (1 - o_t))
     dh_{t-1} = W_h^T dz_t             dc_{t-1} = dc_t f_t
 
@@ -51,21 +52,21 @@ from torch.autograd.function import once_differentiable
 #
 # A saved folder is opened for years, and any version of torch may remove a private name or change its arguments. So
 # each name is looked up here and nowhere else, when it is needed. Without it, the numbers are the same up to the
-# order of float sums, except that bfloat16 is rounded elsewhere:
+# order of float sums, except that bfloat16 is rounded elsewhere. If it is missing:
 #
 #     torch._C._are_functorch_transforms_active      a function is called that `torch.func` refuses: 25 us more
 #     torch._higher_order_ops.scan.scan              nothing can be exported; the error says so
 #     torch.utils._pytree._register_namedtuple       `torch.export.save` refuses programs that have a `BiLMState`
 #     torch.cpu._is_amx_tile_supported               the public list of the processor's instructions is read
 #     torch.cpu._is_avx512_bf16_supported            as above
-#     torch.ops.mkldnn._is_mkldnn_bf16_supported     oneDNN counts as able to use those instructions
+#     torch.ops.mkldnn._is_mkldnn_bf16_supported     we assume that oneDNN may use those instructions
 #     torch.ops.mkldnn._linear_pointwise             torch multiplies in blocks, for any number of vectors: slower
 #     torch.ops.mkldnn._reorder_linear_weight        no copy in oneDNN's layout: bfloat16 is slower
 #
-# The following names are not documented either:
+# The following names are not documented either. If one is missing:
 #
 #     torch.lstm                                     a task's LSTM takes its steps in Python: slower
-#     torch.get_autocast_dtype                       the dtype of autocast is that of a product: a few microseconds more
+#     torch.get_autocast_dtype                       we look at the dtype of a product: a few microseconds more
 #     torch.jit.is_tracing                           `torch.jit.trace` is gone, so nothing is traced
 #     _forward_hooks and others of `nn.Module`       every module counts as hooked, so the reference runs: much slower
 #
@@ -337,8 +338,8 @@ def needs_gradient(*tensors: Tensor | None) -> bool:
 #     one vector, on a processor not of AMD          torch multiplies W whole.
 #     else                                           Blocks of W's rows, each for a core's cache, are a batched product.
 #
-# On AMD's processors MKL, torch's library, multiplies blocks fastest as W v^T where W has more rows than columns, and
-# blocks spread a single vector over the cores.
+# On AMD's processors, where W has more rows than columns, MKL, torch's library, is fastest at W V^T, V the rows (b, n).
+# Blocks also pay for a single vector there: they spread it over the cores.
 
 IS_AMD = str(processor().get("cpu_name")).startswith("AMD")
 # The number of vectors from which on oneDNN is faster; a copy in its layout serves any number.
@@ -654,7 +655,10 @@ class Kernels:
         return linear.weight
 
     def apply(self, module: Any, inputs: Tensor) -> Tensor:
-        """`module(inputs)`: on a CPU a large linear without gradient as in a scan; a convolution as a product."""
+        """`module(inputs)`.
+
+        Without a gradient, a large linear on a CPU multiplies as in a scan; a plain convolution is one product.
+        """
         device = inputs.device.type
         cast_dtype = autocast_dtype(device)
         is_plain = not is_hooked(module)
@@ -674,7 +678,7 @@ class Kernels:
         return module(inputs)
 
     def _multiplies_as_in_a_scan(self, weight: Any, cast_dtype: torch.dtype | None) -> bool:
-        """Whether a linear's product is computed here: that of a weight that is no tensor, or large on a CPU."""
+        """Whether a linear multiplies as in a scan: True for a weight that is no tensor, or large and on a CPU."""
         if not isinstance(weight, Tensor):
             return True
         return weight.is_cpu and weight.nbytes >= self.large_bytes and cast_dtype is None
@@ -926,10 +930,10 @@ def scan_layer(
         if needs_gradient(inputs, hidden, cell, *parameters):
             return _LayerScan.apply(order, limits, kernels, inputs, hidden, cell, *parameters)
         layer = LayerInputs(inputs, order, hidden, cell, weights, limits)
-        return _scan_words(layer, kernels, None)[0]
+        return _scan_packed(layer, kernels, None)[0]
 
 
-def _scan_words(layer: LayerInputs, kernels: Kernels, trace: Trace | None) -> tuple[Scanned, Tensor]:
+def _scan_packed(layer: LayerInputs, kernels: Kernels, trace: Trace | None) -> tuple[Scanned, Tensor]:
     """Scans as `scan_layer` does, outside autograd, and fills `trace`; also returns x_t and h_t, `(2, D, N, P)`."""
     inputs, order = layer.inputs, layer.order
     dtype = layer.hidden.dtype
@@ -976,7 +980,7 @@ class _LayerScan(torch.autograd.Function):
             cells=cell.new_empty(*shape, height // 4, dtype=wide(cell.dtype)),
             projected=hidden.new_empty(*shape, size),
         )
-        scanned, vectors = _scan_words(LayerInputs(inputs, order, hidden, cell, weights, limits), kernels, trace)
+        scanned, vectors = _scan_packed(LayerInputs(inputs, order, hidden, cell, weights, limits), kernels, trace)
         ctx.save_for_backward(*trace, vectors, hidden, cell, *(tensor for direction in weights for tensor in direction))
         ctx.order = order
         ctx.limits = limits
@@ -1028,7 +1032,7 @@ class _LayerScan(torch.autograd.Function):
             )
             d_weights += _tensors_by_direction(d_stacked, ctx.dtype)
             if needs_inputs:
-                d_inputs += kernels.multiply(d_products, stacked.inputs)
+                d_inputs.extend(kernels.multiply(d_products, stacked.inputs).unbind())
         return (
             None,  # order
             None,  # limits

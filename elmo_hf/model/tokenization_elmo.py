@@ -39,8 +39,8 @@ from .configuration_elmo import (
 #
 # The official models read the One Billion Word corpus, tokenised like the Penn Treebank: it splits off punctuation and
 # English clitics (`do n't`, `Smith 's`, `can not`) and keeps hyphenated words whole. `PTB` is an ordered list of word
-# patterns: at each place in the text, the first pattern that matches is the next word, and only white space separates
-# words. TF-Hub's default signature splits on white space alone.
+# patterns: at each place in the text, the first pattern that matches is the next word, and only white space is dropped
+# between matches. TF-Hub's default signature splits on white space alone.
 #
 # Deliberate differences from the Treebank's `tokenizer.sed`: the text never changes (quotes stay as they are), so every
 # word has its character offsets; a full stop before any white space is split off, not only at the end of the text;
@@ -68,7 +68,7 @@ PTB = (
     rf"(?:[\p{{L}}\p{{N}}-]{{1,63}}\.){{1,8}}(?i:com|org|net|edu|gov|{_FILE_SUFFIXES})(?![\p{{L}}\p{{N}}])(?:/\S*[\p{{L}}\p{{N}}/])?",
     r"(?:\p{L}\.){2,}(?!\p{L})",  # U.S., i.e.
     rf"(?:{_ABBREVIATIONS}|\p{{Lu}})\.(?=\s+\S)",  # Mr., J.
-    r"(?<!\S)[:;=8][-'^]?[()DPpO/\\|\]\[](?!\S)",  # emoticons
+    r"(?<!\S)(?:[:;=][-'^]?|8[-'^]|8(?=[DPpO]))[()DPpO/\\|\]\[](?!\S)",  # emoticons, but not "8)"
     r"\p{N}+(?:[.,:/]\p{N}+)+",  # 3,500.50 and 7:45
     rf"(?:\p{{Lu}}{_APOSTROPHE}(?=\p{{Lu}}))?{_LETTER}+(?:-{_LETTER}+)*",  # well-known, O'Brien
     r"\.{2,}|-{2,}|[!?]{2,}|\*{2,}|={2,}|_{2,}|~{2,}|#{2,}|\+{2,}|<{2,}|>{2,}",  # ... -- ?!
@@ -311,7 +311,7 @@ def require_names(vocabulary: Mapping[str, int], required: Iterable[str]) -> Non
 #
 # The marks are swapped, as in the code that trained these models: a word *begins* with the character named `<eow>`. A
 # boundary word, `<bos>` or `<eos>`, has a single character between the marks, of the same name. Unknown characters and
-# unknown words are `<oov>`.
+# unknown words are `<oov>`. The filler `<pad>` is a character with an id of its own, `c:<pad>`; padding is the id 0.
 #
 # Characters and words share one id space, so each id has one name: 0 is padding, then come the characters, then the
 # words. The names are `<bos>` and `<eos>`, `c:x` for the other characters and `w:x` for the other words.
@@ -537,8 +537,9 @@ def truncate(
 ) -> list[tuple[SplitText, ...]]:
     """Drops words on the `"left"` or `"right"` side of one or two texts until `room` words remain.
 
-    With a `stride`, further windows of the same length follow until all words are in one; each shares `stride` words
-    with the one before. In a pair, each window of one text comes with the whole other text.
+    With a `stride`, further windows follow until all words are in one; each shares `stride` words with the one before,
+    and only the last may be shorter. In a pair, each window of one text comes with each window of the other, which is
+    the whole other text if only one is shortened.
 
     Raises:
         ValueError: if a text to shorten has too few words, or a window would have no room for words of its own.
@@ -884,8 +885,8 @@ def nesting(ids: Any) -> int:
 # text, `<S>` is ordinary text; a *word* `<S>` is the boundary, as in AllenNLP. A pair of texts is two sentences side by
 # side, each with its own boundaries. ELMo reads texts of any length, so nothing is cut unless a call asks for it. Where
 # characters are bytes, `add_tokens` reserves a word (AllenNLP's `tokens_to_add`): one id from 262 on replaces its
-# characters, in raw text too. `model.resize_token_embeddings(len(tokenizer))` makes room for it. It counts as a word,
-# also as `mask_token`. Words of a vocabulary are fixed.
+# characters, in raw text too. `model.resize_token_embeddings(len(tokenizer))` makes room for it. A
+# reserved word counts as a word, not as a special token, even if it is `mask_token`. Words of a vocabulary are fixed.
 
 logger = logging.get_logger(__name__)
 
@@ -927,8 +928,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         words_file: such a file with the words that the model's softmax predicts, if it has one; with word input, None
             means the words of `vocab_file`.
         vector_words_file: such a file with the words that have word vectors of the task's own, if there are any.
-        alphabet: `"bytes"`, or, with any token encoder, `"code_points"` for the ids of a vocabulary `vocab`, which is
-            saved with the tokenizer (`CodePointCodec`).
+        alphabet: `"bytes"`, or, with any token encoder, `"code_points"` for the ids of the keyword argument `vocab`, a
+            dict from names to ids, which is saved with the tokenizer (`CodePointCodec`).
         add_boundaries: whether texts get `<S>` and `</S>`, unless a call has `add_special_tokens=False`; False for a
             biLM that was trained without boundaries (google/elmo).
         **kwargs: the arguments of every transformers tokenizer, such as `padding_side`.

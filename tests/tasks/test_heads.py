@@ -228,6 +228,14 @@ def test_poolings_look_at_words_alone_and_give_zeros_and_finite_gradients_withou
         assert gradient[~mask].abs().sum() == 0
 
 
+def test_attention_pools_vectors_of_float32_under_autocast() -> None:
+    vectors = torch.tensor([[[1.0, -4], [3, -2], [9, 9]], [[-1, -2], [9, 9], [9, 9]]])
+    mask = torch.tensor([[True, True, False], [True, False, False]])
+    with torch.autocast("cpu", torch.bfloat16):
+        found = pooled("attention", vectors, mask)
+    assert_outputs_close(found.float(), pooled("attention", vectors, mask), 0.02)  # bfloat16 has 8 bits
+
+
 @pytest.mark.parametrize("pooling", ["mean", "max", "attention"])
 def test_logits_are_the_classifiers_of_pooled_representations_without_boundaries(pooling: str) -> None:
     model, batch = make_task_model("classification", pooling=pooling), make_batch("classification")

@@ -39,6 +39,7 @@ PTB_WORDS = {
     "numbers": ("$3,500.50 at 7:45, 24/7 3.14159. 50%", "$ 3,500.50 at 7:45 , 24/7 3.14159 . 50 %"),
     "hyphens": ("well-known e-mail 2-1 re- -x", "well-known e-mail 2-1 re - - x"),
     "dashes": ("so -- no---yes a—b a–b and/or", "so -- no --- yes a — b a – b and / or"),
+    "closed after an 8": ("(7 or 8) 8-) pages 8] 8/ 9)", "( 7 or 8 ) 8-) pages 8 ] 8 / 9 )"),
     "emoticons": ("Hi :-) ok ;) no :( =P 8D x:) (:)", "Hi :-) ok ;) no :( =P 8D x : ) ( : )"),
     "ellipsis": ("Well... wait… what.. end", "Well ... wait … what .. end"),
     "runs": ("what?! no!! ***bold*** a==b", "what ?! no !! *** bold *** a == b"),
