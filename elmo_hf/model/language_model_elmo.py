@@ -412,8 +412,6 @@ class ElmoForCausalLM(ElmoForPreTraining):
 
     # Of a biLM: its backward direction, and linear mixes of both directions.
     _keys_to_ignore_on_load_unexpected = [r"\.backward_lstm\.", r"\.linear_mixes\."]
-    # The package's streams and scores are those of `ElmoForPreTraining`, whose arguments and classes are others.
-    package_parts = None
 
     def __init__(self, config: ElmoConfig) -> None:
         """Makes a model of one direction with random weights; `config` itself does not change."""
@@ -460,7 +458,7 @@ class ElmoForCausalLM(ElmoForPreTraining):
         return CausalLMOutput(output.loss, logits, output.hidden_states)
 
     def require_package(self) -> PackageParts:
-        """Raises NotImplementedError, because the package's streams and scores call the other class."""
+        """Raises NotImplementedError: the streams and scores are those of `ElmoForPreTraining`, with other arguments."""
         raise NotImplementedError(
             "`ElmoForCausalLM` has no streams, drawn words and scores: load the model with `ElmoForPreTraining` of "
             f"{ELMO_HF}."
