@@ -458,7 +458,7 @@ class ElmoForCausalLM(ElmoForPreTraining):
         return CausalLMOutput(output.loss, logits, output.hidden_states)
 
     def require_package(self) -> PackageParts:
-        """Raises NotImplementedError: the streams and scores are those of `ElmoForPreTraining`, with other arguments."""
+        """Raises NotImplementedError: streams and scores are those of `ElmoForPreTraining`, with other arguments."""
         raise NotImplementedError(
             "`ElmoForCausalLM` has no streams, drawn words and scores: load the model with `ElmoForPreTraining` of "
             f"{ELMO_HF}."
