@@ -1,6 +1,7 @@
 r"""Pretrain small ELMos on a task's own text, without its labels, and classify with them.
 
     python examples/pretrain_and_classify.py ag_news           # or sst2, sst5, trec
+    python examples/pretrain_and_classify.py reviews.csv --column text=review --column label=sentiment
 
 Two biLMs are pretrained: one reads words through a word embedding, one reads characters. Each is then frozen, and a
 classifier is trained for each way of mixing its layers:
@@ -143,6 +144,7 @@ def main(
     layers: Annotated[int, typer.Option(help="LSTM layers.")] = 2,
     text: Annotated[Path | None, typer.Option(help="A file with more text to pretrain on.")] = None,
     rows: recipe.Rows = None,
+    column: recipe.Columns = None,
     input_format: recipe.InputFormat = None,
     encoding: recipe.Encoding = "utf-8",
     pretraining_epochs: float = 10,
@@ -153,9 +155,10 @@ def main(
     recipe.check_known("--reads", reads or (), READS)
     recipe.check_known("--mix", mix or (), MIXES)
     sizes = {"projection_size": projection_size, "cell_size": cell_size, "num_hidden_layers": layers}
-    texts = {"task": task, "text": text and str(text), "rows": rows}
-    options = OwnData(input_format=input_format, encoding=encoding)
-    data = load(task, rows, (TEXTS,), None if task in TASKS else options)
+    texts = {"task": task, "text": text and str(text), "rows": rows, "column": column}
+    options = OwnData(column, input_format=input_format, encoding=encoding)
+    # The format and the encoding may be those of `--text`, but a column is the task's.
+    data = load(task, rows, (TEXTS,), OwnData(column) if task in TASKS else options)
     check_settings(output, **texts, **sizes, filters=filters, pretraining_epochs=pretraining_epochs, epochs=epochs)
     pairs = []
     for pair in filters.split(","):

@@ -38,7 +38,7 @@ except ModuleNotFoundError as missing:
 
 # Command-line arguments of the recipes.
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub name, or a short name.")]
-Output = Annotated[Path, typer.Option(help="Folder for the model and the plots.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="Folder for the model and the plots.")]
 Rows = Annotated[int | None, typer.Option(help="Limit of rows per set.")]
 Columns = Annotated[
     list[str] | None, typer.Option("--column", help="NAME=COLUMN of your own data; repeat it for more.")

@@ -370,6 +370,27 @@ def test_results_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> No
         check_settings(folder, task="sst2", rows=None, epochs=4)
 
 
+def test_recipes_have_a_short_option_for_their_folder() -> None:
+    for main in (classify_texts.main, label_words.main, answer_questions.main):
+        app = typer.Typer()
+        app.command()(main)
+        result = CliRunner().invoke(app, ["tiny", "nothing", "-o", "out"])
+        assert isinstance(result.exception, DataError)
+        assert str(result.exception).startswith("'nothing' is no task")
+
+
+def test_the_recipe_that_pretrains_takes_the_columns_of_a_file_and_of_no_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("films.csv").write_text("review,sentiment\nfine,good\ndull,bad\n")
+    with pytest.raises(DataError, match=r"no column 'stars', found review, sentiment; .* `--column label="):
+        pretrain_and_classify.main("films.csv", Path("own"), column=["text=review", "label=stars"])
+    with pytest.raises(DataError, match="are for files of your own, found one with ag_news"):
+        pretrain_and_classify.main("ag_news", Path("own"), column=["text=review"])
+    assert not Path("own").exists()
+
+
 def test_own_text_is_read_raw_or_in_words(tmp_path: Path) -> None:
     path = tmp_path / "reviews.jsonl.gz"
     path.write_bytes(gzip.compress(b'"It doesn\'t work."\n\n{"words": ["Dull", "film"]}\n'))

@@ -21,6 +21,7 @@ from .split_notes import note_cut, note_lines, note_split_text, note_texts_of_ro
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
+    from ..language_model.scoring import Scores
     from ..language_model.surprisal_table import PlacedSentence
     from ..language_model.word_rows import WordRows
     from ..public import ElmoTokenizer
@@ -340,12 +341,28 @@ def score(
             table = word_rows_table(text.rows, scores, tokenizer, unit or "bits", skip_unknown)
         save_table(per_word, table)
     say(f"{text.count}, {summary}")
-    for state, scores in (("from zero state", zero), ("state carried", carried)):
-        backward = scores.backward_perplexity if language_model.config.bidirectional else None
-        line = _perplexities(state, scores.forward_perplexity, backward, scores.perplexity)
-        say(f"{line}   {scores.num_scored:,} of {corpus.num_predictions:,} predictions")
+    for state, state_scores in (("from zero state", zero), ("state carried", carried)):
+        _say_scores(state, state_scores, language_model.config.bidirectional, corpus.num_predictions)
+    say(_meaning_of_carried(min(rows, len(corpus)), documents))
     if per_word is not None:
         say(f"Wrote {per_word}.")
+
+
+def _say_scores(state: str, scores: "Scores", is_bidirectional: bool, num_predictions: int) -> None:
+    """Prints the perplexities of scores, and how many of the predictions were scored."""
+    backward = scores.backward_perplexity if is_bidirectional else None
+    line = _perplexities(state, scores.forward_perplexity, backward, scores.perplexity)
+    say(f"{line}   {scores.num_scored:,} of {num_predictions:,} predictions")
+
+
+def _meaning_of_carried(num_rows: int, by_document: bool) -> str:
+    """A sentence that says how the text was read for the perplexity of the carried state."""
+    meaning = "State carried: each sentence is read after those before it"
+    if by_document:
+        return f"{meaning} in its document."
+    if num_rows == 1:
+        return f"{meaning}."
+    return f"{meaning}, in {num_rows} rows side by side, until the first row ends."
 
 
 @dataclass(frozen=True)

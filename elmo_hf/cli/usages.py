@@ -1,5 +1,6 @@
 """The command `elmo-hf usages`."""
 
+import math
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,18 +50,13 @@ def usages(
     """Measure how far apart the usages of a word are.
 
     Prints mean cosine distances in each layer and in the mix, with 95% bootstrap intervals: within each corpus; and, as
-    measures of semantic change, between all pairs of two corpora (APD) and between their mean vectors (PRT). Then it
-    prints the usages of each corpus that are nearest to the other, and those that are farthest from it.
+    measures of semantic change, between all pairs of two corpora (APD) and between their mean vectors (PRT). A corpus
+    of fewer than ten usages has no intervals. Then it prints the usages of each corpus that are nearest to the other,
+    and those that are farthest from it.
     """
     are_different = len(set(corpora)) == len(corpora)
     check_usage(are_different and len(corpora) <= 2, f"give one corpus, or two different ones, found {len(corpora)}.")
-    check_usage(output.suffix in (".csv", ".tsv"), f"--output writes a .csv or .tsv, found {output}.")
-    if plot is not None:
-        check_usage(plot.suffix in PICTURES, f"--plot takes {', '.join(PICTURES)}, found {plot}.")
-        check_new_file(plot)
-        require_packages("train", "matplotlib")
-    check_new_file(output)
-    from elmo_hf.disk.tables import write_text_table
+    _check_outputs(output, plot)
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.usages import find_usages
     from elmo_hf.folder.loading import load_complete, load_tokenizer
@@ -72,7 +68,6 @@ def usages(
     if shown_view not in views:
         raise ValueError(f"--layer must be one of {', '.join(views)}, found {shown_view!r}.")
     view = views.index(shown_view)
-    corpus_names = dict(zip("AB", corpora, strict=False))
     usages_of, vectors = {}, {}
     all_forms = [word, *_listed(forms)]
     reading: dict[str, Any] = {
@@ -81,6 +76,7 @@ def usages(
         "column": column,
         "input_format": input_format,
     }
+    corpus_names = dict(zip("AB", corpora, strict=False))
     for key, name in corpus_names.items():
         documents = Documents.find([name], str(output), **reading)
         look = look_at(name, tokenizer)
@@ -93,12 +89,20 @@ def usages(
     # The usages of a single corpus are compared with each other.
     for key, other in zip(usages_of, reversed(usages_of), strict=True):
         _say_ends(f"{other} (layer {shown_view})", key, usages_of[key], distances[key][other][view])
-    write_text_table(output, _table(usages_of, distances, views))
-    say(f"Wrote {output}.")
+    _write_table(output, _table(usages_of, distances, views))
     if plot is not None:
         parts = {f"{key}: {name}": vectors[key][view] for key, name in corpus_names.items()}
         _draw(plot, f"{word}, layer {shown_view}", parts)
-        say(f"Wrote {plot}.")
+
+
+def _check_outputs(output: Path, plot: Path | None) -> None:
+    """Checks the table and the picture before the model is loaded: their suffixes, their places, and matplotlib."""
+    check_usage(output.suffix in (".csv", ".tsv"), f"--output writes a .csv or .tsv, found {output}.")
+    if plot is not None:
+        check_usage(plot.suffix in PICTURES, f"--plot takes {', '.join(PICTURES)}, found {plot}.")
+        check_new_file(plot)
+        require_packages("train", "matplotlib")
+    check_new_file(output)
 
 
 def _listed(forms: str) -> list[str]:
@@ -124,12 +128,25 @@ def _distances(vectors: dict[str, "np.ndarray"]) -> dict[str, dict[str, "np.ndar
 
 
 def _say_distances(vectors: dict[str, "np.ndarray"], views: list[str], seed: int) -> None:
-    """Prints a row for each measure: its value in each view, with its interval."""
-    from elmo_hf.embedding.meaning_change import measure_change
+    """Prints a row for each measure: its value in each view, with its interval; and why an interval is missing."""
+    from elmo_hf.embedding.meaning_change import LEAST_USAGES, measure_change
 
     _say_row("layer", views)
     for name, values in measure_change(vectors, seed=seed).items():
-        _say_row(name, [f"{value:z.3f} [{low:z.3f}, {high:z.3f}]" for value, low, high in values.T])
+        _say_row(name, [_cell(value, low, high) for value, low, high in values.T.tolist()])
+    few = [f"{corpus.shape[1]} in {key}" for key, corpus in vectors.items() if corpus.shape[1] < LEAST_USAGES]
+    if few:
+        say(
+            f"No interval where a corpus has fewer than {LEAST_USAGES} usages ({', '.join(few)}): the bootstrap makes "
+            "the intervals of so few too narrow."
+        )
+
+
+def _cell(value: float, low: float, high: float) -> str:
+    """A value with the ends of its interval, or alone where these are NaN."""
+    if math.isnan(low):
+        return f"{value:z.3f}"
+    return f"{value:z.3f} [{low:z.3f}, {high:z.3f}]"
 
 
 def _say_row(name: str, cells: list[str]) -> None:
@@ -181,8 +198,16 @@ def _table(
     return pa.table(columns)
 
 
+def _write_table(path: Path, table: "pa.Table") -> None:
+    """Writes the table of usages, and says so."""
+    from elmo_hf.disk.tables import write_text_table
+
+    write_text_table(path, table)
+    say(f"Wrote {path}.")
+
+
 def _draw(path: Path, title: str, corpora: dict[str, "np.ndarray"]) -> None:
-    """Draws the usages `(K, D)` of each corpus, in a colour of its own, on the two principal components of all."""
+    """Draws the usages `(K, D)` of each corpus, in its own colour, on the two principal components of all; says so."""
     import numpy as np
     from matplotlib.figure import Figure
 
@@ -197,3 +222,4 @@ def _draw(path: Path, title: str, corpora: dict[str, "np.ndarray"]) -> None:
     axes.legend()
     with new_file(path) as partial:
         figure.savefig(partial, format=path.suffix[1:])
+    say(f"Wrote {path}.")

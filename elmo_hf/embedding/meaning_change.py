@@ -20,12 +20,17 @@ bias of replicates around x estimates that of x around the true value:
   noise twice, so the interval [q(0.025), q(0.975)] would often lie above the true value. This one may end below PRT,
   and begin below 0.
 
+A measure has no interval if a corpus has fewer than ten usages: replicates of so few vary less than new usages would.
+
 Glossary: V views, K usages of a corpus, D features, R replicates.
 """
 
 from collections.abc import Mapping
 
 import numpy as np
+
+# Of each corpus, for an interval.
+LEAST_USAGES = 10
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -44,19 +49,23 @@ def mean_distances(usages: np.ndarray, others: np.ndarray) -> np.ndarray:
     return distances * count / (count - 1)
 
 
-def measure_change(corpora: Mapping[str, np.ndarray], replicates: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
-    """The measures, each `(3, V)`: its value, and the lower and upper end of its interval.
+def measure_change(
+    corpora: Mapping[str, np.ndarray], replicates: int = 1000, seed: int = 0, least_usages: int = LEAST_USAGES
+) -> dict[str, np.ndarray]:
+    """The measures, each `(3, V)`: its value, and the lower and upper end of its interval; without one, NaN.
 
     Args:
         corpora: one corpus or two by name, each the vectors `(V, K, D)` of its usages.
         replicates: R.
         seed: of the draws; the same seed and numbers of usages give the same draws.
+        least_usages: a measure of a corpus with fewer usages has no interval.
 
     Returns:
         `within NAME` for each corpus of more than one usage; for two corpora also `APD` and `PRT`.
     """
     draw = np.random.default_rng(seed)
     measures: dict[str, np.ndarray] = {}  # each (V, 1 + R)
+    num_usages: dict[str, int] = {}  # of the smallest corpus of each measure
     means = []  # (V, 1 + R, D)
     unit_means = []  # (V, 1 + R, D)
     for name, usages in corpora.items():
@@ -69,14 +78,20 @@ def measure_change(corpora: Mapping[str, np.ndarray], replicates: int = 1000, se
             same = (weights**2).sum(axis=-1)
             same[same == 1] = np.nan  # one usage, drawn K times
             measures[f"within {name}"] = 1 - ((unit_means[-1] ** 2).sum(axis=-1) - same) / (1 - same)
+            num_usages[f"within {name}"] = count
     if len(corpora) == 2:
         measures["APD"] = 1 - (unit_means[0] * unit_means[1]).sum(axis=-1)
         measures["PRT"] = 1 - (unit(means[0]) * unit(means[1])).sum(axis=-1)
-    return {name: _with_interval(measure) for name, measure in measures.items()}
+        smallest = min(usages.shape[1] for usages in corpora.values())
+        num_usages |= {"APD": smallest, "PRT": smallest}
+    return {name: _with_interval(measure, num_usages[name] >= least_usages) for name, measure in measures.items()}
 
 
-def _with_interval(measure: np.ndarray) -> np.ndarray:
+def _with_interval(measure: np.ndarray, has_interval: bool) -> np.ndarray:
     """The value and the interval `(3, V)` of a measure, given its value and replicates `(V, 1 + R)`."""
     value = measure[:, 0]
+    if not has_interval:
+        missing = np.full_like(value, np.nan)
+        return np.stack([value, missing, missing])
     upper, lower = np.nanquantile(measure[:, 1:], [0.975, 0.025], axis=-1)
     return np.stack([value, 2 * value - upper, 2 * value - lower])

@@ -323,6 +323,12 @@ def test_notes_name_the_options_of_the_command_that_runs(tmp_path: Path, caplog:
     assert alone.endswith("; `input_format='text'` reads it as text.")
 
 
+def test_the_package_runs_as_a_module() -> None:
+    arguments = [sys.executable, "-m", "elmo_hf", "--version"]
+    completed = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert completed.stdout == output_of("--version")
+
+
 @pytest.mark.skipif(find_spec("torchao") is None, reason="torchao is not installed")
 def test_a_command_that_imports_torchao_says_nothing_of_it() -> None:
     """Its libraries may not fit this machine, and torch warns of it; help and version do not import it at all."""

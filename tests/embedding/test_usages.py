@@ -34,7 +34,7 @@ def slow_measures(first: np.ndarray, second: np.ndarray, *draws: np.ndarray) -> 
 def test_measures_and_their_intervals_are_those_of_loops_over_pairs_of_drawn_usages() -> None:
     draw = np.random.default_rng(1)
     corpora = {"A": draw.normal(0.4, size=(3, 4, 6)), "B": draw.normal(0.5, size=(3, 5, 6))}
-    found = measure_change(corpora, replicates=70, seed=8)
+    found = measure_change(corpora, replicates=70, seed=8, least_usages=1)
     assert [*found] == ["within A", "within B", "APD", "PRT"]
     draw = np.random.default_rng(8)
     counts = [draw.multinomial(size, [1 / size] * size, 70) for size in (4, 5)]
@@ -62,6 +62,23 @@ def test_intervals_have_a_seed_and_that_of_prt_leaves_out_its_bias() -> None:
     single = np.ones((2, 1, 3))
     assert [*measure_change({"A": single})] == []
     assert np.isnan(mean_distances(single, single)).all()
+
+
+def test_a_measure_has_an_interval_if_each_of_its_corpora_has_ten_usages() -> None:
+    draw = np.random.default_rng(5)
+    usages = {size: draw.normal(size=(2, size, 3)) for size in (9, 10, 11)}
+    measures = measure_change({"A": usages[10], "B": usages[9]}, replicates=20)
+    assert {name: np.isfinite(ends).all() for name, (_, *ends) in measures.items()} == {
+        "within A": True,
+        "within B": False,
+        "APD": False,
+        "PRT": False,
+    }
+    assert np.isnan(measures["APD"][1:]).all()
+    for values in measures.values():
+        assert np.isfinite(values[0]).all()
+    for values in measure_change({"A": usages[10], "B": usages[11]}, replicates=20).values():
+        assert np.isfinite(values).all()
 
 
 OLD = ["He sat .", "A Bank , the banks .", "By the bank ."]
@@ -112,11 +129,21 @@ def test_the_table_has_a_row_for_each_usage_with_its_mean_distances(
             np.testing.assert_allclose(columns[f"to_{key}_{name}"], expected, rtol=0, atol=6e-5)  # four digits
     found = {name: re.findall(r"-?\d\.\d{3}", line) for line in printed.splitlines() for name in [line[:12].strip()]}
     for name, values in measures.items():
-        np.testing.assert_allclose(np.array(found[name], dtype=float), values.T.flatten(), rtol=0, atol=6e-4)
+        np.testing.assert_allclose(np.array(found[name], dtype=float), values[0], rtol=0, atol=6e-4)
     assert "A: old.csv, 3 usages: bank 2, banks 1." in printed
     order = columns["to_A_2"][3:].argsort() + 3
     shown = re.findall(r"\[(\w+)\]", printed.partition("B, nearest to A (layer 2):")[2])
     assert shown == [ROWS[row][5] for row in (*order, *order[::-1])]
+
+
+def test_intervals_are_printed_for_ten_usages_and_a_line_says_why_others_are_missing(folder: Path) -> None:
+    for name, count in (("few", 9), ("enough", 10)):
+        Path(f"{name}.txt").write_text("".join(f"Bank {number}\n" for number in range(count)))
+    printed = output_of("usages", folder, "enough.txt", "few.txt", "--word", "bank", "-o", "bank.csv")
+    has_interval = {line[:12].strip(): "[" in line for line in printed.splitlines()[3:7]}
+    assert has_interval == {"within A": True, "within B": False, "APD": False, "PRT": False}
+    assert printed.count("No interval where a corpus has fewer than 10 usages (9 in B): ") == 1
+    assert "No interval" not in output_of("usages", folder, "enough.txt", "--word", "bank", "-o", "enough.csv")
 
 
 def test_one_corpus_is_enough_and_its_sentences_can_be_fewer(folder: Path) -> None:

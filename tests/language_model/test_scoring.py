@@ -223,6 +223,21 @@ def test_many_regions_are_in_the_order_of_the_text() -> None:
     assert places == [(sentence, *region) for sentence in range(99) for region in ((0, "a,"), (1, "b"))]
 
 
+def test_the_command_says_what_was_read_before_a_sentence_when_the_state_is_carried(tmp_path: Path) -> None:
+    for part in (tiny_lm(), tokenizer_with()):
+        part.save_pretrained(tmp_path / "lm")
+    (tmp_path / "text").write_text("the ferry left.\nten late\n\nYes, at ten.\n", encoding="utf-8")
+    meanings = {
+        (): ", in 3 rows side by side, until the first row ends.",
+        ("--rows", 2): ", in 2 rows side by side, until the first row ends.",
+        ("--rows", 1): ".",
+        ("--documents",): " in its document.",
+    }
+    for options, meaning in meanings.items():
+        printed = output_of("score", tmp_path / "lm", tmp_path / "text", *options)
+        assert printed.splitlines()[-1] == f"State carried: each sentence is read after those before it{meaning}"
+
+
 def test_the_command_carries_the_state_through_documents(tmp_path: Path) -> None:
     model = tiny_lm()
     for part in (model, tokenizer_with()):
