@@ -26,7 +26,7 @@ from elmo_hf.folder.loading import load_for_pretraining
 from elmo_hf.folder.model_names import TINY_FOLDER, ModelNames, model_folder
 from elmo_hf.sklearn import ElmoVectorizer
 from elmo_hf.tfhub import Module
-from tests.helpers.checkpoints import BASE, TINY_LM
+from tests.helpers.checkpoints import BASE, TINY_LM, run_python
 from tests.helpers.commands import assert_fails, output_of, run
 from tests.helpers.file_server import HTML, FileServer, serving
 
@@ -192,10 +192,33 @@ def test_without_a_network_one_line_says_what_to_do(kept: KeptModels, server: Fi
     assert_fails(run("info", "by-hand"), 1, "no known address, so it cannot be downloaded. If you have its files")
 
 
+FIRST_USE = """
+import sys
+from pathlib import Path
+from elmo_hf.conversion.kept_models import KeptModels
+from elmo_hf.conversion.published import Published
+
+row = Published(
+    "base/options.json",
+    "base/weights.hdf5",
+    language="en",
+    size="32/8",
+    licence="mit",
+    text="random weights",
+    source="https://example.org/base",
+)
+cache = Path(sys.argv[1])
+print(KeptModels({"base": row}, cache / "models", cache, sys.argv[2]).folder_of("base"))
+"""
+
+
 def test_of_two_first_uses_at_once_one_downloads_and_both_have_the_folder(kept: KeptModels, server: FileServer) -> None:
+    places = [Path("first").absolute(), Path("second").absolute()]
+    for place in places:
+        place.mkdir()
     with ThreadPoolExecutor(2) as threads:
-        folders = [*threads.map(kept.folder_of, ["base", "base"])]
-    assert folders == [kept.folder / "base"] * 2
+        printed = [*threads.map(lambda place: run_python(FIRST_USE, place, kept.downloads, server.url), places)]
+    assert [Path(line.strip()) for line in printed] == [kept.folder / "base"] * 2
     assert len(server.asked) == 2
     assert [path.name for path in kept.folder.iterdir()] == ["base"]
 
