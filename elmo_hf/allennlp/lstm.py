@@ -151,8 +151,10 @@ class LstmCellWithProjection(nn.Module):
             factors = nn.functional.dropout(factors, self.recurrent_dropout_probability)
         gate_inputs = self.input_linearity(inputs)
         outputs = [hidden] * length
-        places = range(length)
-        for place in places if self.go_forward else reversed(places):
+        places = list(range(length))
+        if not self.go_forward:
+            places.reverse()
+        for place in places:
             gates = gate_inputs[:, place] + self.state_linearity(hidden)
             next_hidden, next_cell = lstmp_step(gates, cell, 0.0, self.state_projection, self.limits())
             is_word = place < lengths
@@ -260,8 +262,8 @@ class ElmoLstm(nn.Module):
         num_rows = self._states[0].shape[1]
         if mask.shape != (num_rows,):
             raise ValueError(f"`mask` must have the shape ({num_rows},), one for each row, found {tuple(mask.shape)}.")
-        is_kept = ~mask.view(1, -1, 1)
-        self._states = tuple(tensor * is_kept for tensor in self._states)
+        is_forgotten = mask.bool().view(1, -1, 1)
+        self._states = tuple(tensor.masked_fill(is_forgotten, 0) for tensor in self._states)
 
     def forward(self, inputs: Tensor, mask: Tensor) -> Tensor:
         """Maps word vectors `(B, T, input_size)` under `mask` `(B, T)` to L layers `(L, B, T, 2P)`, zero on padding."""

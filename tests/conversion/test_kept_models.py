@@ -6,7 +6,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -193,21 +193,14 @@ def test_without_a_network_one_line_says_what_to_do(kept: KeptModels, server: Fi
 
 
 FIRST_USE = """
+import json
 import sys
 from pathlib import Path
 from elmo_hf.conversion.kept_models import KeptModels
 from elmo_hf.conversion.published import Published
 
-row = Published(
-    "base/options.json",
-    "base/weights.hdf5",
-    language="en",
-    size="32/8",
-    licence="mit",
-    text="random weights",
-    source="https://example.org/base",
-)
 cache = Path(sys.argv[1])
+row = Published(**json.loads(sys.argv[3]))
 print(KeptModels({"base": row}, cache / "models", cache, sys.argv[2]).folder_of("base"))
 """
 
@@ -216,8 +209,9 @@ def test_of_two_first_uses_at_once_one_downloads_and_both_have_the_folder(kept: 
     places = [Path("first").absolute(), Path("second").absolute()]
     for place in places:
         place.mkdir()
+    arguments = (kept.downloads, server.url, json.dumps(asdict(TABLE["base"])))
     with ThreadPoolExecutor(2) as threads:
-        printed = [*threads.map(lambda place: run_python(FIRST_USE, place, kept.downloads, server.url), places)]
+        printed = [*threads.map(lambda place: run_python(FIRST_USE, place, *arguments), places)]
     assert [Path(line.strip()) for line in printed] == [kept.folder / "base"] * 2
     assert len(server.asked) == 2
     assert [path.name for path in kept.folder.iterdir()] == ["base"]

@@ -184,7 +184,8 @@ def test_a_trained_mix_is_put_back() -> None:
 def test_copies_and_whole_files_have_parts_of_their_own(tmp_path: Any) -> None:
     elmo = make()
     torch.save(elmo, tmp_path / "elmo.pt")
-    for other in (copy.deepcopy(elmo), torch.load(tmp_path / "elmo.pt", weights_only=False)):
+    opened = torch.load(tmp_path / "elmo.pt", weights_only=False)  # a whole model, written by the line above
+    for other in (copy.deepcopy(elmo), opened):
         other.load_state_dict(STATE)
         assert_close(old.vectors_of(other, IDS), RECORDED["trained"], TOLERANCE)
     assert not np.allclose(old.vectors_of(elmo, IDS).detach(), RECORDED["trained"], atol=1e-3)
