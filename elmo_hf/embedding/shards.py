@@ -41,10 +41,21 @@ from ..disk.whole_files import leftover, move_into_place, named_if_full, only_wr
 from ..public import ElmoModel, ElmoTokenizer
 from ..text.batches import BATCH_POSITIONS
 from ..text.first_look import Count, is_blank, raw_texts
+from ..text.notes import note
 from ..text.sentences import Protein, Sentence, storable
 from .input_documents import Documents, Line, SentenceWindow
 from .processes import Alone
-from .shard_files import ENTRIES, INDEX, JOB, SHARD_SUMS, checksum_of, entry_name, entry_of, name_in_list
+from .shard_files import (
+    ENTRIES,
+    INDEX,
+    JOB,
+    SHARD_SUMS,
+    checksum_of,
+    entry_name,
+    entry_of,
+    holds_shards,
+    name_in_list,
+)
 from .stores import Folder, is_url
 from .vector_files import WRITERS, Record, read_chunk, write_chunk
 from .window_vectors import Arrays, Selection, embed_window
@@ -111,7 +122,7 @@ class EmbeddingOptions:
         processes: those that share the work and call `embed_documents` with the same arguments.
         make_shards: a function that makes the shards of windows, in any order; None: this process makes them one by
             one.
-        show_progress: whether to show a bar of the first process's sentences.
+        show_progress: whether to show a bar of the first process's sentences, and to note how many shards are there.
         look: a function that is called with the raw texts among the first sentences.
     """
 
@@ -177,6 +188,8 @@ def embed_documents(
         processes.wait_for_everyone()
         shards.check_job()
         shows_bar = options.show_progress and processes.is_main_process
+        if shows_bar:
+            shards.note_earlier()
         with tqdm(unit=" sentences", disable=not shows_bar) as bar:
             maker = Maker(model.eval(), tokenizer, selection, options.batch_words, shards)
             missing = shards.missing(windows, processes.process_index, num_readers)
@@ -280,8 +293,18 @@ class Shards:
             refuse_existing(self._file, is_folder=False)
         names = self._folder.sizes()
         if names and JOB not in names:
-            raise FileExistsError(f"{self._folder.name} holds other files, such as {min(names)}; give a new folder.")
+            raise FileExistsError(self._why_not_continued(names))
         return not any(name.startswith("part-") for name in names)
+
+    def _why_not_continued(self, names: Iterable[str]) -> str:
+        """Why the run cannot go on in a folder that holds files without the job."""
+        folder = self._folder.name
+        if holds_shards(self._folder):
+            return (
+                f"{folder} holds files of shards, such as {min(names)}, but not {JOB}, which says how they were made; "
+                "put that file back, choose another output, or delete the folder to start again."
+            )
+        return f"{folder} holds other files, such as {min(names)}; choose another output."
 
     def record_job(self) -> None:
         """Records the model, tokenizer and settings of the shards."""
@@ -302,6 +325,15 @@ class Shards:
                 f"{self._folder.name} holds shards of another job {difference}; choose another output, or delete that "
                 "folder to start again."
             )
+
+    def note_earlier(self) -> None:
+        """Prints how many shards an earlier run finished; `check_job` has listed them."""
+        shards = [name for name in self._sizes if name.startswith("part-")]
+        num_finished = sum(entry_of(shard) in self._sizes for shard in shards)
+        if num_finished == 1:
+            note(f"1 finished shard is in {self._folder.name} already; only the others are computed.")
+        elif num_finished > 1:
+            note(f"{num_finished:,} finished shards are in {self._folder.name} already; only the others are computed.")
 
     def missing(self, windows: Iterable[SentenceWindow], index: int, count: int) -> Iterator[SentenceWindow]:
         """Gives each window that process `index` of `count` is to compute."""

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import shutil
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -99,6 +100,20 @@ def test_a_finished_run_given_again_writes_nothing_and_removes_what_a_killed_pro
         Path("out", name).write_bytes(b"half")
     assert embed("out/") == len(SENTENCES)
     assert (times(), counts) == (before, [])
+
+
+@each_output
+@pytest.mark.parametrize(("lost", "shards_are"), [(1, "2 finished shards are"), (2, "1 finished shard is"), (3, None)])
+def test_a_run_that_goes_on_notes_the_shards_that_an_earlier_one_finished(
+    lost: int, shards_are: str | None, output: str, embed: Embed, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = unjoined(embed, output, show_progress=True)
+    assert caplog.messages == []
+    for number in range(lost):  # a run may end between a shard and its entry
+        (folder / "_index" / f"part-0000{number}.txt").unlink()
+    embed(output, show_progress=True)
+    note = f"Note: {shards_are} in {folder} already; only the others are computed."
+    assert caplog.messages == [note] * (shards_are is not None)
 
 
 def flip(path: Path) -> None:
@@ -343,6 +358,18 @@ def test_a_folder_of_other_files_and_that_of_a_second_run_are_left_alone(output:
     with pytest.raises(FileExistsError, match=rf"^{folder} holds other files, such as __init__.py;"):
         embed(output)
     assert [*contents(folder)] == ["__init__.py"]
+
+
+@each_output
+def test_shards_without_their_job_are_left_alone_and_the_missing_file_is_named(output: str, embed: Embed) -> None:
+    folder = unjoined(embed, output)
+    (folder / "_job.json").unlink()
+    before = contents(folder)
+    with pytest.raises(FileExistsError, match=rf"^{folder} holds files of shards, such as .*, but not _job\.json, "):
+        embed(output)
+    assert contents(folder) == before
+    shutil.rmtree(folder)
+    embed(output)
 
 
 def test_a_machine_that_does_not_see_the_folder_stops_before_the_work(embed: Embed, mixed_model: ElmoModel) -> None:
