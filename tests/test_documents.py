@@ -147,7 +147,12 @@ def speed_program() -> str:
 # For each program made of a page that does not run as printed, patterns of lines that it prints in this order.
 LINES = {
     "migration": [r"12 shapes and 6 commands$"],
-    "course": [r"the same: True$", r"top layer: True$", r"tiny 0\.\d\d, random weights 0\.\d\d$"],
+    "course": [
+        r"the same: True$",
+        r"top layer: True$",
+        r"tiny 0\.\d\d, random weights 0\.\d\d$",
+        r"mean +0\.4\d +0\.[45]\d +0\.[89]\d$",
+    ],
     "tasks": [
         r"\(1, 6, 3\) True bilm_layers \['attention_mask', 'input_ids', 'word_vector_ids'\]$",
         r"tensor\(True\)$",
