@@ -95,8 +95,14 @@ def read_pretrained(options_file: str | Path | None, weight_file: str | Path | N
 
     Raises:
         ConversionError: if a file is missing or has another format.
-        ValueError: if AllenNLP's ELMo lacks a part of the model.
+        ValueError: if a file is None, or if AllenNLP's ELMo lacks a part of the model.
     """
+    for name, file in (("options_file", options_file), ("weight_file", weight_file)):
+        if file is None:
+            raise ValueError(
+                f"`{name}` must be a path or an address, found None; give both files, or to `Elmo` a model as `module` "
+                "with None for both."
+            )
     options = local_file(options_file, read_options)
     weights = local_file(weight_file, read_arrays)
     checkpoint = read_allennlp(NamedFiles(options, weights))

@@ -12,6 +12,7 @@ import typer
 from huggingface_hub.errors import StrictDataclassError
 from typer.core import TyperCommand
 
+from ..folder.model_names import NotConvertedError
 from ..folder.saved_json import one_line
 from ..text.escapes import printable
 from ..text.first_look import Count
@@ -100,6 +101,8 @@ def line_of(error: Exception, options: Sequence[str] = ()) -> str | None:
             if option in options:
                 line += f" Give a smaller {option}."
         return line
+    if isinstance(error, NotConvertedError):
+        return f"{one_line(error)} Or run `elmo-hf convert {error.source} NEW`, and give the folder NEW."
     if isinstance(error, MENDABLE) and not isinstance(error, BrokenPipeError):
         return in_options(one_line(error), options)
     return None

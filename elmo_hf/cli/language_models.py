@@ -17,7 +17,7 @@ from ..text.installed import require_packages
 from ..text.sentences import Sentence, read_sentences
 from .arguments import Column, Encoding, InputFormat, Model, Splitter, load_on_gpu
 from .errors import check_usage, counted, counted_sentences, refuse_alone, say
-from .split_notes import note_cut, note_lines, note_split_text, note_texts_of_rows, note_unknown
+from .split_notes import MOST_UNKNOWN, note_cut, note_lines, note_split_text, note_texts_of_rows, note_unknown
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
@@ -142,7 +142,7 @@ def pretrain(
     check_usage(model is None or alphabet is None, "--alphabet is for a new model; MODEL keeps its own.")
     check_usage(epochs > 0, "--epochs must be above 0.")
     check_usage(samples is None or softmax != "full", "--samples is for a sampled softmax.")
-    require_packages("train", "accelerate", "matplotlib", "tensorboard")
+    _check_vocabulary_and_packages(vocabulary)
     import torch
     from transformers import set_seed
 
@@ -197,8 +197,8 @@ def pretrain(
     read = partial(read_sources, encoding=encoding, column=column, input_format=input_format)
     scored = None
     if held_out:  # the shorter text comes first, because its errors are found sooner
-        scored = _read_corpus("held-out text", read(held_out), tokenizer, splitter, has_bar)
-    train = _read_corpus("training text", read(corpora), tokenizer, splitter, has_bar)
+        scored = _read_corpus("held-out text", held_out, read, tokenizer, splitter, has_bar)
+    train = _read_corpus("training text", corpora, read, tokenizer, splitter, has_bar)
     start = None if model is None else Start(model, has_new_softmax=vocabulary is not None)
     trainer = run(lm, tokenizer, train, scored, args, started_from=start)
     if trainer.is_world_process_zero():
@@ -329,6 +329,7 @@ def score(
         text = _read_sentences(source, column, splitter, encoding, input_format)
         look = partial(note_lines, join="In a table, --by COLUMN joins the rows of a text.")
     corpus, summary = _corpus(str(source), text.sentences, tokenizer, text.beginning, splitter, look)
+    _refuse_empty(corpus, str(source))
     with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
         zero = score_from_zero(language_model, corpus, bar.update)
         carried = score_carried(language_model, corpus, rows, bar.update, text.documents if documents else None)
@@ -343,7 +344,7 @@ def score(
     say(f"{text.count}, {summary}")
     for state, state_scores in (("from zero state", zero), ("state carried", carried)):
         _say_scores(state, state_scores, language_model.config.bidirectional, corpus.num_predictions)
-    say(_meaning_of_carried(min(rows, len(corpus)), documents))
+    _explain_perplexities(corpus, tokenizer, rows, documents)
     if per_word is not None:
         say(f"Wrote {per_word}.")
 
@@ -402,18 +403,31 @@ def _read_rows(
     return _Input(rows.sentences, rows.texts, counted(len(rows.sentences), "sentence"), rows)
 
 
+def _check_vocabulary_and_packages(vocabulary: Path | None) -> None:
+    """Raises ValueError if a vocabulary is given that does not exist, and ImportError if `train` is not installed."""
+    if vocabulary is not None and not vocabulary.exists():
+        raise ValueError(f"there is no file {vocabulary}; `elmo-hf vocab CORPUS -o {vocabulary}` writes one.")
+    require_packages("train", "accelerate", "matplotlib", "tensorboard")
+
+
 def _read_corpus(
-    name: str, sentences: Iterator[Sentence], tokenizer: "ElmoTokenizer", splitter: str, has_bar: bool
+    name: str,
+    sources: list[str],
+    read: Callable[[list[str]], Iterator[Sentence]],
+    tokenizer: "ElmoTokenizer",
+    splitter: str,
+    has_bar: bool,
 ) -> "Corpus":
     """A text of `pretrain` as a corpus; the process that has the progress bar also prints notes and counts."""
     from elmo_hf.language_model.surprisal_table import place_sentences
 
-    beginning, sentences = beginning_of(sentences)
+    beginning, sentences = beginning_of(read(sources))
     all_sentences = Counted(sentences)
     placed = place_sentences(all_sentences, splitter)
     bar = tqdm(placed, desc=name, unit=" sentences", disable=not has_bar)
     noted = beginning if has_bar else []
     corpus, summary = _corpus(f"the {name}", bar, tokenizer, noted, splitter)
+    _refuse_empty(corpus, f"the {name}, {', '.join(sources)},")
     if has_bar:
         say(f"{name}: {counted_sentences(all_sentences.count)}, {summary}")
     return corpus
@@ -429,19 +443,40 @@ def _corpus(
 ) -> tuple["Corpus", str]:
     """The sentences as a corpus, and its words in a sentence; prints a note if the first texts seem wrongly split."""
     from elmo_hf.language_model.corpus import Corpus
-    from elmo_hf.model.tokenization_elmo import UNKNOWN_WORD
 
     words: Iterable[Sequence[str]] = (sentence.words for sentence in sentences)
     if texts:
         words = note_cut(words, tokenizer)
     corpus = Corpus.from_sentences(words, tokenizer)
-    if len(corpus) == 0:
-        raise ValueError(f"{name} has no sentences.")
-    (unknown_class,) = tokenizer.word_classes([UNKNOWN_WORD])
-    unknown = corpus.share_of_class(int(unknown_class))
     look(name, texts)
     note_unknown(name, texts, splitter, tokenizer)
-    return corpus, f"{counted(corpus.num_words, 'word')}, {unknown:.2%} unknown."
+    return corpus, f"{counted(corpus.num_words, 'word')}, {_share_unknown(corpus, tokenizer):.2%} unknown."
+
+
+def _share_unknown(corpus: "Corpus", tokenizer: "ElmoTokenizer") -> float:
+    """The share of a text's words that the softmax does not know."""
+    from elmo_hf.model.tokenization_elmo import UNKNOWN_WORD
+
+    (unknown_class,) = tokenizer.word_classes([UNKNOWN_WORD])
+    return corpus.share_of_class(int(unknown_class))
+
+
+def _explain_perplexities(corpus: "Corpus", tokenizer: "ElmoTokenizer", rows: int, by_document: bool) -> None:
+    """Prints how a text was read for the carried state, and what unknown words do to perplexities if many are."""
+    say(_meaning_of_carried(min(rows, len(corpus)), by_document))
+    share = _share_unknown(corpus, tokenizer)
+    if share > MOST_UNKNOWN:
+        num_unknown = round(share * corpus.num_words)
+        say(
+            f"{num_unknown:,} of {counted(corpus.num_words, 'word')} are not in the softmax's vocabulary. Each counts "
+            "as <UNK>, which is easy to predict, so the perplexities are lower than if the words were known."
+        )
+
+
+def _refuse_empty(corpus: "Corpus", name: str) -> None:
+    """Raises ValueError if a text has no sentences; `name` has the files of the text."""
+    if len(corpus) == 0:
+        raise ValueError(f"{name} has no sentences; give a text with a sentence a line.")
 
 
 def _say_perplexities(scores: dict[str, float]) -> None:

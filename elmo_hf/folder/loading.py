@@ -12,7 +12,7 @@ from ..model.configuration_elmo import ElmoConfig
 from ..model.language_model_elmo import ElmoForPreTraining
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoTokenizer
-from .model_names import FOREIGN_SUFFIXES, TINY_FOLDER, model_folder
+from .model_names import FOREIGN_SUFFIXES, TINY_FOLDER, NotConvertedError, model_folder
 from .saved_config import read_config
 from .saved_json import naming, read_json
 from .saved_tokenizer import read_tokenizer
@@ -69,10 +69,7 @@ def check_kind(source: str | Path, folder: Path) -> None:
     if kind not in (None, "elmo"):
         raise ValueError(f"{source} holds a model of `model_type` {kind!r:.50}; this is not an ELMo.")
     if kind is None and foreign:
-        raise ValueError(
-            f"{source} is not converted yet: it holds {', '.join(foreign[:3])}. Run `elmo-hf convert {source} NEW` "
-            "first and give the folder NEW."
-        )
+        raise NotConvertedError(source, foreign)
     if not folder.is_dir():
         raise ValueError(
             f"{source} is neither a folder nor a short name, which are `tiny` and those of the published models "

@@ -10,7 +10,7 @@ meant, else the published model; a note says which, because the name could mean 
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -20,6 +20,22 @@ TINY = "tiny"
 TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
 # Suffixes of files that `elmo-hf convert` reads: of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of these.
 FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pt", ".pkl", ".pb", ".zip", ".gz", ".bz2")
+
+
+class NotConvertedError(ValueError):
+    """A folder or file has a model of another program, which must be converted before it is loaded.
+
+    Attributes:
+        source: the folder or file.
+    """
+
+    def __init__(self, source: str | Path, files: Sequence[str]) -> None:
+        """Names the first of the files."""
+        self.source = str(source)
+        super().__init__(
+            f"{source} is not converted yet: it holds {', '.join(files[:3])}. "
+            "`elmo_hf.conversion.convert.convert_source` writes a folder that can be loaded."
+        )
 
 
 class PublishedModels(Protocol):

@@ -59,10 +59,15 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
         the config, and the file's values under unknown names, which transformers might use.
 
     Raises:
-        OSError: if there is no config.json.
-        ValueError: if a field is illegal; the message names file and field.
+        ValueError: if there is no config.json, or a field is illegal; the message names file and field.
     """
     path = folder / "config.json"
+    if not path.exists():
+        held = ", ".join(sorted(file.name for file in folder.iterdir())[:3]) or "no file"
+        raise ValueError(
+            f"{folder} must hold a model with its config.json, found {held}; give a folder that `save_pretrained`, a "
+            "conversion or a training wrote."
+        )
     content = read_json(path)
     fields_of_elmo = ElmoConfig.__dataclass_fields__.keys()
     further_fields = FurtherFields.__annotations__.keys()

@@ -1,6 +1,7 @@
 """Reads the JSON files of a folder from anyone, up to a size limit; every error names the file."""
 
 import json
+import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,10 @@ def one_line(error: BaseException) -> str:
     """An error's text, printable, short and on one line; for a config that breaks a rule, only the rule."""
     if isinstance(error, StrictDataclassError) and error.__cause__ is not None:
         error = error.__cause__
-    text = printable(" ".join(str(error).split()) or type(error).__name__)
+    words = str(error)
+    if isinstance(error, FileNotFoundError) and error.filename is not None:  # raised by the system
+        words = f"there is no file or folder {os.fsdecode(error.filename)}."
+    text = printable(" ".join(words.split()) or type(error).__name__)
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
 
 

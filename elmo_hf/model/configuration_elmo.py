@@ -222,7 +222,7 @@ class ElmoConfig(PreTrainedConfig):
 
     token_encoder: Literal["char_cnn", "word_embedding"] = "char_cnn"
     alphabet: Literal["bytes", "code_points"] = "bytes"
-    vocab_size: int = at_least("vocab_size", 1, NUM_CHARACTER_IDS)
+    vocab_size: int = at_least("vocab_size", 2, NUM_CHARACTER_IDS)
     num_input_words: int = at_least("num_input_words", 0, 0)
     word_embedding_size: int | None = at_least("word_embedding_size", 1, None)
     max_word_length: int = at_least("max_word_length", 3, 50)

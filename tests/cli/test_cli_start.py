@@ -90,7 +90,11 @@ WRONG = {
     "convert folder new --source here": "'here'",
     "embed bert file.txt -o v.npz": "bert holds a model of `model_type` 'bert'; this is not an ELMo.",
     "embed bert file.txt -o there.npz": "there.npz exists already",
-    "export files elmo.pt2": "files is not converted yet: it holds weights.hdf5. Run `elmo-hf convert files NEW`",
+    "export files elmo.pt2": "files is not converted yet: it holds weights.hdf5. "
+    "`elmo_hf.conversion.convert.convert_source` "
+    "writes a folder that can be loaded. Or run `elmo-hf convert files NEW`, and give the folder NEW.",
+    "info folder": "folder must hold a model with its config.json, found no file; give a folder that",
+    "score there file.txt": "there must hold a model with its config.json, found file; give a folder that",
     "info nowhere": "nowhere is neither a folder nor a short name, which are `tiny` and those of the published models",
     f"info {LONG}": "neither a folder" if sys.version_info >= (3, 14) else "File name too long",
     "card tiny": "there is no folder tiny to write README.md in.",
@@ -121,14 +125,17 @@ WRONG = {
     "vocab none-*.txt -o v": "there is no file none-*.txt.",
     "vocab file.txt -o file.txt": "file.txt exists already",
     "vocab file.txt -o v --min-count 99": "no word is left of 1, with `min_count` 99",
-    "pretrain file.txt -o lm --held-out empty.txt --model tiny": "the held-out text has no sentences.",
-    "pretrain file.txt -o lm --vocabulary none": "'none'",
+    "pretrain file.txt -o lm --held-out empty.txt --model tiny": "the held-out text, empty.txt, has no sentences;",
+    "pretrain empty.txt -o lm --model tiny": "the training text, empty.txt, has no sentences;",
+    "pretrain file.txt -o lm --vocabulary none": "there is no file none; `elmo-hf vocab CORPUS -o none` writes one.",
+    "pretrain file.txt -o lm --vocabulary words --config none": "there is no file or folder none.",
+    "score tiny none": "there is no file or folder none.",
     "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": "file.txt is damaged",
     "pretrain file.txt -o lm --vocabulary words --config typo.json": "`cell_sise`, `layers`",
     "pretrain file.txt -o lm --vocabulary words --softmax sampled": "`num_softmax_samples`",
     "pretrain file.txt -o lm --vocabulary file.txt": "<UNK>",
     "fill tiny file.txt": "there is no gap in 'text': write ___",
-    "score tiny empty.txt": "empty.txt has no sentences.",
+    "score tiny empty.txt": "empty.txt has no sentences;",
     "score tiny file.txt --per-word there.tsv": "there.tsv exists already",
 }
 

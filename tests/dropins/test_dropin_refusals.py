@@ -40,6 +40,8 @@ def vectorize(texts: object) -> None:
 REFUSED: dict[str, tuple[Callable[[], object], str, type[Exception]]] = {
     "no options": (lambda: Elmo("nowhere.json", FILES[1], 1), "nowhere.json", ConversionError),
     "no weights": (lambda: Elmo(FILES[0], "nowhere.hdf5", 1), "nowhere.hdf5", ConversionError),
+    "no files and no module": (lambda: Elmo(None, None, 1), "`options_file` must be a path or an address", ValueError),
+    "options alone": (lambda: Elmo(FILES[0], None, 1), "`weight_file` must be a path or an address", ValueError),
     "files and a module": (lambda: Elmo(*FILES, 1, module=nn.Identity()), "`module`", ValueError),
     "too few mix parameters": (lambda: Elmo(*FILES, 1, scalar_mix_parameters=[1]), "3 numbers", ValueError),
     "too few parameters of a mix": (

@@ -25,7 +25,7 @@ NAN, INFINITE = float("nan"), float("inf")
 # The field that an error names, values that are not legal for it, and other fields.
 FIELDS: list[tuple[str, list[Any], dict[str, Any]]] = [
     ("token_encoder", ["bytes", None, 3], {}),
-    ("vocab_size", [0, None], {}),
+    ("vocab_size", [1, None], {}),
     ("num_input_words", [-1], {}),
     ("num_input_words", [1], WORDS),
     ("num_input_words", [261, 300], {"word_embedding_size": 8}),
