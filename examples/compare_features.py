@@ -220,7 +220,7 @@ def main(
     seeds: int = 5,
     rows: recipe.Rows = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of a run; default: by task.")] = None,
-    output: Annotated[Path, typer.Option(help="Folder for results.")] = Path("comparison"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for results.")] = Path("comparison"),
     column: recipe.Columns = None,
     validation: recipe.Validation = None,
     test: recipe.Test = None,
@@ -231,10 +231,10 @@ def main(
     source = model_folder(model)
     work = output / "work"
     path = output / "results.jsonl"
-    check_settings(output, model=model, rows=rows, epochs=epochs)
+    options = OwnData(column, validation, test, input_format, encoding)
+    check_settings(output, model=model, rows=rows, epochs=epochs, **options.settings())
     work.mkdir(parents=True, exist_ok=True)
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    options = OwnData(column, validation, test, input_format, encoding)
     done = {(result["task"], result["features"], result["seed"]) for result in results}
     for name in task or TASKS:
         data = None  # is read if a run needs it

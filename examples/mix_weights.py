@@ -69,7 +69,7 @@ def main(
     seeds: int = 5,
     rows: recipe.Rows = None,
     epochs: int = 20,
-    output: Annotated[Path, typer.Option(help="Folder for the models and the plot.")] = Path("mixes"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the models and the plot.")] = Path("mixes"),
 ) -> None:
     """Run the recipes whose models are missing, then print and plot the weights."""
     recipe.check_known("--task", task or (), RECIPES)

@@ -107,7 +107,7 @@ def main(
     input_format: InputFormat = None,
     encoding: Encoding = "utf-8",
     column: Column = None,
-    output: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("senses"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the picture.")] = Path("senses"),
 ) -> None:
     """Print the neighbours of each sentence's word by layer, and plot its occurrences."""
     source = model_folder(name)

@@ -70,6 +70,14 @@ class OwnData:
     input_format: Format | None = None
     encoding: str = "utf-8"
 
+    def settings(self) -> dict[str, Any]:
+        """What decides which rows are read from files, for `check_settings`."""
+        return {
+            "column": self.columns,
+            "validation": self.validation and str(self.validation),
+            "test": self.test and str(self.test),
+        }
+
 
 def read_own(path: Path, kinds: tuple[tuple[str, ...], ...], options: OwnData) -> DatasetDict:
     """Reads a user's data.

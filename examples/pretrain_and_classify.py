@@ -135,7 +135,7 @@ def plot(accuracies: dict[tuple[str, str], list[float]], path: Path) -> None:
 
 def main(
     task: Annotated[str, typer.Argument(help="ag_news, sst2, sst5, trec, or a file of texts and labels")],
-    output: Annotated[Path, typer.Option(help="Folder for all models.")] = Path("own_elmo"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for all models.")] = Path("own_elmo"),
     reads: Annotated[list[str] | None, typer.Option(help="words or characters. Default: both.")] = None,
     mix: Annotated[list[str] | None, typer.Option(help="A row of the list above; repeat it. Default: all.")] = None,
     filters: Annotated[str, typer.Option(help="Character filters, width:count.")] = "1:16,2:16,3:32,4:64",
@@ -145,6 +145,8 @@ def main(
     text: Annotated[Path | None, typer.Option(help="A file with more text to pretrain on.")] = None,
     rows: recipe.Rows = None,
     column: recipe.Columns = None,
+    validation: recipe.Validation = None,
+    test: recipe.Test = None,
     input_format: recipe.InputFormat = None,
     encoding: recipe.Encoding = "utf-8",
     pretraining_epochs: float = 10,
@@ -155,10 +157,10 @@ def main(
     recipe.check_known("--reads", reads or (), READS)
     recipe.check_known("--mix", mix or (), MIXES)
     sizes = {"projection_size": projection_size, "cell_size": cell_size, "num_hidden_layers": layers}
-    texts = {"task": task, "text": text and str(text), "rows": rows, "column": column}
-    options = OwnData(column, input_format=input_format, encoding=encoding)
-    # The format and the encoding may be those of `--text`, but a column is the task's.
-    data = load(task, rows, (TEXTS,), OwnData(column) if task in TASKS else options)
+    options = OwnData(column, validation, test, input_format, encoding)
+    texts = {"task": task, "text": text and str(text), "rows": rows, **options.settings()}
+    # The format and the encoding may be those of `--text`, but columns and sets are the task's.
+    data = load(task, rows, (TEXTS,), OwnData(column, validation, test) if task in TASKS else options)
     check_settings(output, **texts, **sizes, filters=filters, pretraining_epochs=pretraining_epochs, epochs=epochs)
     pairs = []
     for pair in filters.split(","):

@@ -204,10 +204,13 @@ def main(
     wic: Annotated[Path | None, typer.Option(help="Folder of WiC, instead of SemCor.")] = None,
     task: Annotated[str, typer.Option(help="A task of labelled words, for pos.")] = "ewt",
     rows: recipe.Rows = None,
+    column: recipe.Columns = None,
+    validation: recipe.Validation = None,
+    test: recipe.Test = None,
     input_format: recipe.InputFormat = None,
     encoding: recipe.Encoding = "utf-8",
     seeds: int = 5,
-    output: Annotated[Path, typer.Option(help="Folder for the plot.")] = Path("probes"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the plot.")] = Path("probes"),
 ) -> None:
     """Probe the model and random weights, print the table and plot it."""
     recipe.check_known("WHAT", [what], ("pos", "senses"))
@@ -216,7 +219,7 @@ def main(
     tokenizer, trained = load_tokenizer(name), load_complete(name)
     gains: dict[str, list[str]] = {}
     if what == "pos":
-        options = OwnData(input_format=input_format, encoding=encoding)
+        options = OwnData(column, validation, test, input_format, encoding)
         scores = probe_tags(trained, tokenizer, load(task, rows, (WORDS,), options), seeds)
     else:
         if coarsewsd:

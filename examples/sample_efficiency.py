@@ -30,6 +30,7 @@ import recipe
 import torch
 import typer
 from compare_features import EPOCHS, Task, train
+from own_files import OwnData
 from recipe import RowsOfSets
 from seeds import Results, check_settings, mean_and_deviation, plot_band
 from tqdm import tqdm
@@ -136,7 +137,9 @@ def plot(
 def main(
     model: recipe.Model,
     what: Annotated[str, typer.Argument(help="figure1, table2 or table3")],
-    task: Annotated[list[str] | None, typer.Option(help="A task; repeat it for more.")] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(help="A task, or your own file or folder; repeat it for more.")
+    ] = None,
     size: Annotated[
         list[int] | None, typer.Option(help="Training rows; repeat it. Default: all, and smaller sets for figure 1.")
     ] = None,
@@ -144,20 +147,26 @@ def main(
     rows: recipe.Rows = None,
     epochs: Annotated[int | None, typer.Option(help="Epochs of a run; default: by task.")] = None,
     choice: Annotated[int, typer.Option(help="Validation rows to choose the epoch with, at most.")] = 500,
-    output: Annotated[Path, typer.Option(help="Folder for results.")] = Path("sample_efficiency"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for results.")] = Path("sample_efficiency"),
+    column: recipe.Columns = None,
+    validation: recipe.Validation = None,
+    test: recipe.Test = None,
+    input_format: recipe.InputFormat = None,
+    encoding: recipe.Encoding = "utf-8",
 ) -> None:
     """Run the combinations that have no results yet, print the table and plot it."""
     recipe.check_known("WHAT", [what], SHOWN)
     work = output / "work"
     shown = SHOWN[what]
+    options = OwnData(column, validation, test, input_format, encoding)
     source = model_folder(model)
     results = collections.defaultdict(list)
-    check_settings(output, model=model, rows=rows, epochs=epochs, choice=choice)
+    check_settings(output, model=model, rows=rows, epochs=epochs, choice=choice, **options.settings())
     work.mkdir(parents=True, exist_ok=True)
     done = Results(output / "results.jsonl")
     scores: dict[str, str] = {}  # by task
     for name in task or ["trec", "ewt"]:
-        read = compare_features.read_task(name, source, rows)
+        read = compare_features.read_task(name, source, rows, options)
         scores[name] = read.score
         elmo = compare_features.make_model("words and ELMo", source, read)
         full = recipe.in_memory(recipe.keep_layers(read.data, elmo, read.tokenizer, work / "layers"))

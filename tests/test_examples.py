@@ -3,10 +3,11 @@
 The loaders read the real data if it is there.
 """
 
+import ast
 import gzip
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -368,6 +369,48 @@ def test_results_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> No
         check_settings(folder, task="trec", rows=None, epochs=3)
     with pytest.raises(DataError, match="task and epochs"):
         check_settings(folder, task="sst2", rows=None, epochs=4)
+
+
+# The recipes that read a user's own data, and the others; `nearest_senses` is a command of its own.
+READ_OWN_DATA = (
+    answer_questions.main,
+    classify_texts.main,
+    compare_features.main,
+    label_words.main,
+    pretrain_and_classify.main,
+    probe_layers.main,
+    sample_efficiency.main,
+)
+RECIPES = (*READ_OWN_DATA, mix_weights.main, nearest_senses.main)
+
+
+def options_of(main: Callable[..., None]) -> set[str]:
+    app = typer.Typer()
+    app.command()(main)
+    return {option for parameter in typer.main.get_command(app).params for option in parameter.opts}
+
+
+def advised_options(module: str) -> set[str]:
+    """The options that the errors in a file of the examples name."""
+    tree = ast.parse((EXAMPLES / f"{module}.py").read_text(encoding="utf-8"))
+    errors = [node for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    return {option for error in errors for option in re.findall(r"--[a-z][a-z-]+", ast.unparse(error))}
+
+
+@pytest.mark.parametrize("main", RECIPES, ids=lambda main: main.__module__)
+def test_a_recipe_has_every_option_that_its_errors_name(main: Callable[..., None]) -> None:
+    advised = advised_options(main.__module__) | advised_options("recipe")
+    if "check_settings" in main.__code__.co_names:
+        advised |= advised_options("seeds")
+        assert "--output" in advised
+    if main in READ_OWN_DATA:
+        advised |= advised_options("own_files") | advised_options("task_data")
+        assert {"--column", "--validation", "--test"} <= advised
+    if main is probe_layers.main:
+        advised |= advised_options("sense_data")
+    options = options_of(main)
+    assert advised <= options
+    assert {"-o", "--output"} <= options
 
 
 def test_recipes_have_a_short_option_for_their_folder() -> None:
