@@ -100,10 +100,11 @@ def main(
     f1 = sum(overlap(*pair) for pair in scores) / len(scores)
     first = [(re.split(r"(?<=[.!?])\s", row["context"])[0], row["answer"]) for row in data["test"]]
     baseline = sum(overlap(*pair) for pair in first) / len(first)
-    recipe.print_table(
-        [["task", "test questions", "F1 of the first sentence", "exact", "F1"]]
-        + [[task, str(len(scores)), *(f"{score:.4f}" for score in (baseline, exact, f1))]]
-    )
+    table = [["task", "test questions", "F1 of the first sentence", "exact", "F1"]]
+    table.append([Path(task).name, str(len(scores)), *(f"{score:.4f}" for score in (baseline, exact, f1))])
+    recipe.print_table(table)
+    recipe.write_card(trainer, name, task, table)
+    recipe.say_where_model_is(output)
 
 
 if __name__ == "__main__":

@@ -86,12 +86,13 @@ def main(
     commonest = Counter(data["train"]["label"]).most_common(1)[0][0]
     scores = (
         data["test"]["label"][:].count(commonest) / len(found),
-        *(tested.metrics[f"test_{name}"] for name in ("accuracy", "macro_f1")),
+        *(tested.metrics[f"test_{metric}"] for metric in ("accuracy", "macro_f1")),
     )
-    recipe.print_table(
-        [["task", "test texts", "commonest label", "accuracy", "macro F1"]]
-        + [[task, str(len(found)), *(f"{score:.4f}" for score in scores)]]
-    )
+    table = [["task", "test texts", "commonest label", "accuracy", "macro F1"]]
+    table.append([Path(task).name, str(len(found)), *(f"{score:.4f}" for score in scores)])
+    recipe.print_table(table)
+    recipe.write_card(trainer, name, task, table)
+    recipe.say_where_model_is(output)
 
 
 if __name__ == "__main__":

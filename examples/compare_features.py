@@ -253,6 +253,7 @@ def main(
         shutil.rmtree(work / "pretrained", ignore_errors=True)
     shutil.rmtree(work)
     print_results(results)
+    print(f"The results are in {path}.")
 
 
 if __name__ == "__main__":

@@ -79,10 +79,12 @@ def main(
     recipe.plot_confusions(list(chain(*right)), list(chain(*found)), output / "confusions.png")
     recipe.plot_learning_curves(trainer, best, output / "learning_curves.png")
     recipe.plot_mix_weights(model, output / "mix_weights.png")
-    recipe.print_table(
-        [["task", "test words", "accuracy", best]]
-        + [[task, str(sum(map(len, right))), *(f"{tested.metrics[f'test_{name}']:.4f}" for name in ("accuracy", best))]]
-    )
+    scores = [tested.metrics[f"test_{metric}"] for metric in ("accuracy", best)]
+    table = [["task", "test words", "accuracy", best]]
+    table.append([Path(task).name, str(sum(map(len, right))), *(f"{score:.4f}" for score in scores)])
+    recipe.print_table(table)
+    recipe.write_card(trainer, name, task, table)
+    recipe.say_where_model_is(output)
 
 
 if __name__ == "__main__":

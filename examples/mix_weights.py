@@ -91,6 +91,8 @@ def main(
         table.append([one, place, str(len(values)), *(mean_and_deviation(column.tolist()) for column in values.T)])
     recipe.print_table(table)
     plot({key: values[:, :-1] for key, values in weights.items()}, output / "mix_weights.png")
+    print(f"The models are in the folders of {output}, a folder for each task and seed.")
+    recipe.say_where_pictures_are(output)
 
 
 if __name__ == "__main__":

@@ -147,6 +147,7 @@ def main(
     print(f"{others.shape[1]} times {word!r} among {len(places):,} words")
     output.mkdir(parents=True, exist_ok=True)
     plot(queries, others, asked, word, output / f"{word}.png")
+    recipe.say_where_pictures_are(output)
 
 
 if __name__ == "__main__":

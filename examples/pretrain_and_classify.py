@@ -41,6 +41,7 @@ from transformers import pipeline
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
 from elmo_hf.language_model.corpus import Corpus
+from elmo_hf.share.training_card import ElmoTrainer
 from elmo_hf.text.sentences import read_sentences
 from elmo_hf.training.corpora import make_vocabulary
 from elmo_hf.training.run import new_language_model, pretrain
@@ -100,8 +101,8 @@ def make_classifier(
 
 def classify_with(
     model: ElmoForSequenceClassification, data: DatasetDict, elmo: Path, output: Path, epochs: int, seed: int
-) -> tuple[str, float]:
-    """Trains and saves a classifier; returns the mix's weights as text, and the accuracy on the test set."""
+) -> tuple[ElmoTrainer, str, float]:
+    """Trains and saves a classifier; returns its trainer, the mix's weights, and the accuracy on the test set."""
     tokenizer = ElmoTokenizer.from_pretrained(elmo)
     layers = recipe.keep_layers(recipe.encode_texts(data, tokenizer), model, tokenizer, elmo / "layers")
     encoded = recipe.in_memory(layers)
@@ -119,7 +120,19 @@ def classify_with(
     recipe.plot_learning_curves(trainer, "accuracy", output / "learning_curves.png")
     mixes = model.scalar_mixes_of_all()
     weights = " ".join(f"{weight:.2f}" for weight in mixes[0].weights.tolist()) if mixes else "a matrix"
-    return weights, trainer.predict(encoded["test"]).metrics["test_accuracy"]
+    return trainer, weights, trainer.predict(encoded["test"]).metrics["test_accuracy"]
+
+
+def print_results(
+    accuracies: dict[tuple[str, str], list[float]], perplexities: dict[str, list[float]], done: Results
+) -> None:
+    """Prints the means over seeds of each biLM and mix, and the weights of the last seed's mix."""
+    table = [["biLM reads", "perplexity", "mix", "weights of token, layer 1, ... (last seed)", "accuracy"]]
+    for (kind, name), scores in accuracies.items():
+        perplexity = sum(perplexities[kind]) / len(perplexities[kind])
+        weights = done[kind, name, len(scores) - 1][0]
+        table.append([kind, f"{perplexity:.1f}", name, weights, mean_and_deviation(scores)])
+    recipe.print_table(table)
 
 
 def plot(accuracies: dict[tuple[str, str], list[float]], path: Path) -> None:
@@ -192,19 +205,18 @@ def main(
                     is_pretrained = name != "not pretrained"
                     torch.manual_seed(seed)
                     classifier = make_classifier(elmo, label_names(data), fields, is_pretrained)
-                    result = classify_with(classifier, data, elmo, folder, epochs, seed)
-                    done.add(kind, name, seed, value=result)
+                    trainer, weights, accuracy = classify_with(classifier, data, elmo, folder, epochs, seed)
+                    table = [["task", "accuracy"], [Path(task).name, f"{accuracy:.4f}"]]
+                    recipe.write_card(trainer, str(elmo) if is_pretrained else None, task, table)
+                    done.add(kind, name, seed, value=(weights, accuracy))
                 accuracies.setdefault((kind, name), []).append(done[kind, name, seed][1])
     classify = pipeline("text-classification", model=str(folder), trust_remote_code=True)
     for row in data["test"].select(range(3)):
         print(row["text"], "->", classify(row["text"])[0], "right:", label_names(data)[row["label"]])
-    table = [["biLM reads", "perplexity", "mix", "weights of token, layer 1, ... (last seed)", "accuracy"]]
-    for (kind, name), scores in accuracies.items():
-        perplexity = sum(perplexities[kind]) / seeds
-        weights = done[kind, name, seeds - 1][0]
-        table.append([kind, f"{perplexity:.1f}", name, weights, mean_and_deviation(scores)])
-    recipe.print_table(table)
+    print_results(accuracies, perplexities, done)
     plot(accuracies, output / "accuracies.png")
+    print(f"The models are in the folders of {place}, of the last seed, such as {folder}; each has a card, README.md.")
+    recipe.say_where_pictures_are(output)
 
 
 if __name__ == "__main__":

@@ -250,6 +250,7 @@ def main(
     for kind, values in scores.items():
         by_layer[kind] = [row[-len(layers) :] for row in values]  # without the score of the commonest sense
     plot(by_layer, output / f"{what}.png")
+    recipe.say_where_pictures_are(output)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Shared by the recipes: tokenized data, metrics, a stock Trainer with early stopping, and plots.
 
-A recipe then has these steps: data, tokenizer, model, `train`, test, save, reload, `pipeline`, table and plots.
+A recipe then has these steps: data, tokenizer, model, `train`, test, save, reload, `pipeline`, plots, table and card.
 """
 
 import sys
@@ -16,13 +16,14 @@ from transformers import (
     DataCollatorWithPadding,
     EarlyStoppingCallback,
     EvalPrediction,
-    Trainer,
     TrainingArguments,
 )
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.cli.errors import in_options
 from elmo_hf.model.heads_elmo import ElmoTaskModel
+from elmo_hf.share.saved_card import CARD
+from elmo_hf.share.training_card import ElmoTrainer
 from elmo_hf.text.formats import Format
 
 try:
@@ -159,14 +160,14 @@ def train(
     batch_size: int = 32,
     rates: dict[str, float] | None = None,
     patience: int = 5,
-) -> Trainer:
+) -> ElmoTrainer:
     """Trains with early stopping on the validation set; the model then has the best epoch's weights.
 
     Args:
         model: a model for a task.
         tokenizer: the model's tokenizer.
         data: tokenized `train` and `validation` sets: datasets, or lists of rows.
-        output: folder for checkpoints.
+        output: folder for checkpoints, and for the model when it is saved.
         compute_metrics: metrics of a prediction; None uses the loss alone.
         best: the metric for early stopping, `loss` or one of `compute_metrics`.
         epochs: limit of epochs.
@@ -180,7 +181,7 @@ def train(
     has_words = "ForTokenClassification" in type(model).__name__
     rates = {"elmo.scalar_mixes": 10 * learning_rate, **(rates or {})}
     arguments = TrainingArguments(
-        str(output / "checkpoints"),
+        str(output),
         num_train_epochs=epochs,
         per_device_train_batch_size=batch_size,
         per_device_eval_batch_size=64,
@@ -197,7 +198,7 @@ def train(
         seed=seed,
     )
     collator = DataCollatorForTokenClassification if has_words else DataCollatorWithPadding
-    trainer = Trainer(
+    trainer = ElmoTrainer(
         model,
         arguments,
         data_collator=collator(tokenizer),
@@ -212,7 +213,33 @@ def train(
     return trainer
 
 
-def plot_learning_curves(trainer: Trainer, best: str, path: Path) -> None:
+def write_card(trainer: ElmoTrainer, start: str | None, task: str, table: list[list[str]]) -> None:
+    """Writes the card of a trained model into its folder.
+
+    Args:
+        trainer: the trainer, after it has saved the model.
+        start: the name of the model that the training began with; None for random weights.
+        task: the task, or the user's own file or folder.
+        table: the scores on the test set, as for `print_table`.
+    """
+    trainer.create_model_card(finetuned_from=start, dataset=Path(task).name)
+    with Path(trainer.args.output_dir, CARD).open("a", encoding="utf-8") as card:
+        card.write(f"\n\n## On the test set\n\n{as_markdown(table)}")
+
+
+def say_where_model_is(output: Path) -> None:
+    """Prints where the model, its card and its pictures are."""
+    print(f"The model is in {output}, and its card is {output / CARD}.")
+    say_where_pictures_are(output)
+
+
+def say_where_pictures_are(output: Path) -> None:
+    """Prints where the pictures in a folder are."""
+    pictures = sorted(str(path) for path in output.glob("*.png"))
+    print(f"Pictures: {', '.join(pictures)}")
+
+
+def plot_learning_curves(trainer: ElmoTrainer, best: str, path: Path) -> None:
     """Plots training loss, validation loss and the metric of early stopping, by epoch."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.5), layout="constrained")
     for axes, name in ((left, "loss"), (left, "eval_loss"), (right, f"eval_{best}")):
@@ -234,7 +261,7 @@ def plot_mix_weights(model: ElmoTaskModel, path: Path) -> None:
         axes.bar(places + 0.4 * number, mix.weights.tolist(), 0.4, label=f"{where}, scale {mix.scale.item():.2f}")
     axes.set_xticks(places + 0.2 * (len(mixes) - 1), ["token", *(f"layer {place}" for place in places[1:])])
     axes.set_ylabel("weight")
-    axes.legend()
+    figure.legend(loc="outside upper center", ncols=2)
     figure.savefig(path)
 
 
@@ -246,8 +273,13 @@ def plot_confusions(right: list[str], found: list[str], path: Path) -> None:
     figure.savefig(path)
 
 
+def as_markdown(rows: list[list[str]]) -> str:
+    """A table in Markdown; the first row is the head."""
+    head, *body = rows
+    lines = ["| " + " | ".join(row) + " |\n" for row in (head, ["---"] * len(head), *body)]
+    return "".join(lines)
+
+
 def print_table(rows: list[list[str]]) -> None:
     """Prints a table in Markdown; the first row is the head."""
-    head, *body = rows
-    for row in (head, ["---"] * len(head), *body):
-        print("| " + " | ".join(row) + " |")
+    print(as_markdown(rows), end="")

@@ -189,6 +189,7 @@ def main(
         table.append([name, scores[name], f"{number:,}", str(seeds), *cells])
     recipe.print_table(table)
     plot(results, shown, scores, output / f"{what}.png")
+    recipe.say_where_pictures_are(output)
 
 
 if __name__ == "__main__":

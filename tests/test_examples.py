@@ -108,6 +108,13 @@ def test_recipes_end_in_tables_plots_and_models(tiny_folder: Path, capsys: pytes
         plots = {"learning_curves.png", "mix_weights.png"} | ({"confusions.png"} if task != "xquad" else set())
         assert {path.name for path in Path(task).glob("*.png")} == plots
         assert Path(task, "model.safetensors").exists()
+        pictures = ", ".join(sorted(f"{task}/{plot}" for plot in plots))
+        assert f"The model is in {task}, and its card is {task}/README.md.\nPictures: {pictures}\n" in text
+        (row,) = (line for line in text.splitlines() if line.startswith(f"| {task} |"))
+        card = Path(task, "README.md").read_text(encoding="utf-8")
+        assert "\n\n## On the test set\n\n| task |" in card
+        assert card.endswith(f" |\n{row}\n")  # the scores are those of the table
+        assert "pipeline_tag: " in card
     train, tested = (make_up("sick")[part]["label"][:] for part in ("train", "test"))
     commonest = [label for label in range(3) if train.count(label) == max(map(train.count, range(3)))]
     shares = [f"{tested.count(label) / len(tested):.4f}" for label in commonest]
@@ -120,8 +127,13 @@ def test_the_recipe_that_pretrains_compares_mixes_and_inputs(capsys: pytest.Capt
     pretrain_and_classify.main("ag_news", Path("own"), **sizes, pretraining_epochs=1, epochs=1)
     row = r"^\| (words|characters) \| [\d.]+ \| ([a-z ]+) \| (?:[\d. ]+|a matrix) \| \d+\.\d\d \|$"
     mixes = ["learned weights", "random weights", "learned function", "not pretrained"]
-    found = re.findall(row, capsys.readouterr().out, re.MULTILINE)
+    printed = capsys.readouterr().out
+    found = re.findall(row, printed, re.MULTILINE)
     assert found == [(reads, mix) for reads in ("words", "characters") for mix in mixes]
+    assert printed.endswith("each has a card, README.md.\nPictures: own/accuracies.png\n")
+    cards = list(Path("own", "0").glob("*_*/README.md"))
+    assert len(cards) == 8
+    assert all("| ag_news | 0." in card.read_text(encoding="utf-8") for card in cards)
 
 
 @pytest.mark.usefixtures("made_up")
@@ -237,7 +249,7 @@ def test_nearest_senses_lists_neighbours_by_layer(tiny_folder: Path, capsys: pyt
     assert [rows[0][0], rows[6][0]] == ["Let us **play**", "We **play** here"]
     # The given sentence itself is left out, and in layer 0 the word itself.
     assert not any(row[2] in ("play", "We **play** here") for row in rows)
-    assert text.splitlines()[-1] == "2 times 'play' among 10 words"
+    assert text.splitlines()[-2:] == ["2 times 'play' among 10 words", "Pictures: senses/play.png"]
     assert Path("senses/play.png").stat().st_size > 1000
     with pytest.raises(typer.BadParameter, match="'Let us go'"):
         nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us go"])
@@ -361,6 +373,16 @@ def test_mixes_of_a_saved_model_are_its_weights_and_scales(tmp_path: Path) -> No
     first, second = mix_weights.read_mixes(tmp_path)
     np.testing.assert_allclose(first, [0.2, 0.3, 0.5, 1.0], atol=1e-6)
     np.testing.assert_allclose(second, [0.5, 0.5, 0.0, 0.7], atol=1e-6)
+
+
+def test_the_legend_of_mixes_covers_no_bar(tiny_config: ElmoConfig, tmp_path: Path) -> None:
+    fields = {"task_encoder": "lstm", "num_output_representations": 2}
+    model = ElmoForSequenceClassification(ElmoConfig(**tiny_config.to_diff_dict() | fields))
+    recipe.plot_mix_weights(model, tmp_path / "mixes.png")
+    figure = recipe.plt.gcf()
+    (legend,), (axes,) = figure.legends, figure.axes
+    assert len(axes.patches) == 2 * len(model.scalar_mixes_of_all()[0].weights)
+    assert not legend.get_window_extent().overlaps(axes.get_window_extent())
 
 
 def test_results_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
