@@ -133,7 +133,7 @@ def test_models_that_read_words_can_be_exported(tmp_path: Path) -> None:
         pytest.param("classification", LSTM | {"pooling": "attention"}, marks=pytest.mark.slow),
         ("pairs", {"pooling": "max"}),
         pytest.param("labelling", LSTM, marks=pytest.mark.slow),
-        ("crf", LSTM),
+        pytest.param("crf", LSTM, marks=pytest.mark.slow),
         pytest.param("questions", LSTM, marks=pytest.mark.slow),
     ],
     ids=list(TASKS),
