@@ -43,6 +43,7 @@ from .readers.hdf5_layout import (
 from .refusals import AnotherModelError, ConversionError
 from .rules import export_arrays
 from .sources import Source, open_source
+from .word_order import note_on_word_order
 
 # The classes of a saved folder with a softmax.
 LANGUAGE_MODELS = ("ElmoForPreTraining", "ElmoForCausalLM")
@@ -165,6 +166,10 @@ def _write_model(checkpoint: Checkpoint, folder: Path, settings: FolderSettings,
         difference, published = check_conversion(folder, checkpoint)
         for name in published:
             report(f"Note: the vectors are those that were published for {name}.")
+        if checkpoint.config.num_softmax_words is not None:
+            note = note_on_word_order(folder)
+            if note is not None:
+                report(f"Note: {note}")
     if settings.dtype != "float32":
         save_model(checkpoint, folder, settings.dtype)
     return difference

@@ -7,6 +7,7 @@ as `../x` is refused; so are two files of one name, of which programs unpack the
 
 import bz2
 import gzip
+import io
 import shutil
 import stat
 import tarfile
@@ -25,6 +26,7 @@ BLOCK_SIZE = 1 << 17
 HEAD_SIZE = 1 << 16
 MAX_FILES = 10_000  # in an archive
 MAX_FOLDERS = 8  # inside one another
+MAX_DIRECTORY = 8 << 20  # bytes of the list of a zip file's entries, which zipfile reads at once when it opens the file
 # The places of formats' files in a folder, which may hold any other files too.
 LEVELS = ("*", "*/*", "*/variables/*")
 ZIP_MAGIC = b"PK\x03\x04"
@@ -100,9 +102,30 @@ def _without_outer_folders(folder: Path) -> Path:
     return folder
 
 
+class _DirectoryReader(io.BufferedReader):
+    """A zip file of which only the list of its entries is read, and that only if it is not too large."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(io.FileIO(path))
+        self.path = path
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > MAX_DIRECTORY:
+            raise ConversionError(
+                f"{self.path} must have a list of its files of at most {MAX_DIRECTORY:,} bytes, but its own has "
+                f"{size:,}; unpack it yourself, and convert the folder of the model."
+            )
+        return super().read(size)
+
+
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Opens a zip file after checking the unpacked size of its entries; a damaged one raises zipfile's own errors."""
+    """Opens a zip file after checking its list of entries, and their unpacked size.
+
+    A damaged one raises zipfile's own errors.
+    """
+    with _DirectoryReader(path) as file, zipfile.ZipFile(file):
+        pass
     with zipfile.ZipFile(path) as archive:
         check_unpacked(sum(member.file_size for member in archive.filelist), path)
         yield archive

@@ -67,7 +67,7 @@ def sentences(text: Path, output: Path, encoding: Encoding = "utf-8") -> None:
             lines += filter(None, split_sentences(joined))
     if not lines:
         raise ValueError(f"{text} has no sentences.")
-    with new_file(output) as partial:
+    with new_file(output, replaces=False) as partial:
         partial.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     print(f"Wrote {len(lines):,} sentences to {output}.")
 

@@ -92,11 +92,16 @@ def test_surprisals_are_the_models_own_score_and_unknown_words_are_told() -> Non
 
 REFUSED: dict[str, Callable[[str], object]] = {
     "empty": lambda name: computing.read_text("tiny", " \n\t"),
+    "The text is empty": lambda name: computing.read_text("tiny", None),
     "2,001 characters": lambda name: computing.read_text("tiny", "x" * 2001),
     "401 words": lambda name: computing.read_text("tiny", "x " * 399),
     "is not on this page, which has tiny": lambda name: computing.read_text(name, "Yes."),
     "'my-org/absent'": lambda name: computing.load("my-org/absent"),
     "Move at least one slider": lambda name: computing.compare(name, LINES, 0, [0, 0, 0]),
+    "from 0 to 1, found nan": lambda name: computing.compare(name, LINES, 0, [1, float("nan"), 0]),
+    "from 0 to 1, found None": lambda name: computing.compare(name, LINES, 0, [1, 0, None]),
+    "counted from 0, is missing": lambda name: computing.compare(name, LINES, None, [1, 1, 1]),
+    "there is no word 8": lambda name: computing.compare(name, LINES, 7, [1, 1, 1]),
     "no softmax": lambda name: computing.read_surprisals(name, LINES),
 }
 

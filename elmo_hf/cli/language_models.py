@@ -65,7 +65,7 @@ def vocab(
     if not counts:
         raise ValueError(f"there are no words in {', '.join(corpora)}.")
     vocabulary = make_vocabulary(counts, size, min_count)
-    with new_file(output) as file:
+    with new_file(output, replaces=False) as file:
         file.write_text("".join(f"{word}\n" for word in vocabulary), encoding="utf-8")
     total = sum(counts.values())
     covered = sum(counts[word] for word in vocabulary[len(SPECIAL_WORDS) :])

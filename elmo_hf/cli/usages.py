@@ -220,6 +220,6 @@ def _draw(path: Path, title: str, corpora: dict[str, "np.ndarray"]) -> None:
     for label, usages in corpora.items():
         axes.scatter(*(directions @ (usages - mean).T), alpha=0.6, label=label)
     axes.legend()
-    with new_file(path) as partial:
+    with new_file(path, replaces=False) as partial:
         figure.savefig(partial, format=path.suffix[1:])
     say(f"Wrote {path}.")

@@ -52,7 +52,9 @@ def vectors(
         pass
     if output is not None:
         header = text_format != "glove"
-        size = write_word_vectors(loaded, tokenizer, word_list.words, output, layer, header, show_progress=True)
+        size = write_word_vectors(
+            loaded, tokenizer, word_list.words, output, layer, header, show_progress=True, replaces=False
+        )
         say(f"Wrote {len(word_list.words)} words, {size} numbers each, to {output}.")
         if word_list.num_repeated or word_list.num_blank:
             say(f"Left out: {word_list.num_repeated} repeated and {word_list.num_blank} blank.")

@@ -24,7 +24,7 @@ ROWS = 10_000
 
 
 def write_text_table(path: Path, table: pa.Table) -> None:
-    """Writes a table; the file exists only once it is complete.
+    """Writes a table as a new file, which exists only once it is complete.
 
     Args:
         path: `*.csv` or `*.tsv`.
@@ -32,10 +32,10 @@ def write_text_table(path: Path, table: pa.Table) -> None:
             quotes only if they hold a separator, a quote or the end of a line.
 
     Raises:
-        OSError: as in `new_file`.
+        OSError: as in `new_file`, and if the file exists.
     """
     separator = SEPARATORS[path.suffix]
-    with new_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+    with new_file(path, replaces=False) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         headings = [_heading(name, separator) for name in table.column_names]
         file.write(separator.join(headings) + "\n")
         for rows in table.to_batches(max_chunksize=ROWS):

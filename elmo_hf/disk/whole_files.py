@@ -30,13 +30,16 @@ os.umask(MASK)
 
 
 @contextmanager
-def new_file(path: Path) -> Iterator[Path]:
-    """Yields a temporary path to write to.
+def new_file(path: Path, replaces: bool = True) -> Iterator[Path]:
+    """Yields a temporary path to write to, which is renamed to `path` when the block ends without an error.
 
-    When the block ends without an error, the file is renamed to `path` and replaces an older file. If another process
-    is writing `path`, this process waits; the last writer wins. Errors are those of `only_writer` and `named_if_full`.
+    If another process is writing `path`, this process waits. An older file is replaced, so the last writer wins; or,
+    with `replaces=False`, it stays, whoever wrote it and whenever. Errors are those of `only_writer`, `named_if_full`
+    and, with `replaces=False`, `refuse_existing`.
     """
     with only_writer(path, must_wait=True) as partial, named_if_full(path):
+        if not replaces:
+            refuse_existing(path, is_folder=False)
         yield partial
         move_into_place(partial, path)
 

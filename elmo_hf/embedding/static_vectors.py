@@ -85,6 +85,7 @@ def write_word_vectors(
     layer: str = "token",
     header: bool = True,
     show_progress: bool = False,
+    replaces: bool = True,
 ) -> int:
     """Writes vectors of single words as text; the file exists only once it is complete.
 
@@ -92,17 +93,18 @@ def write_word_vectors(
         model: in evaluation mode, on the device to run on.
         tokenizer: the model's.
         words: N different words without blanks.
-        output: the new file; it replaces an older one.
+        output: the new file.
         layer: as in `word_vectors`.
         header: True for word2vec's format, False for GloVe's.
         show_progress: whether to show a progress bar.
+        replaces: whether the new file replaces an older one.
 
     Returns:
         D.
 
     Raises:
         ValueError: if there is no such layer, or a word has a blank.
-        OSError: if the file cannot be written.
+        OSError: if the file cannot be written, or exists and must not be replaced.
     """
     for word in words:
         if word.split() != [word]:
@@ -112,7 +114,7 @@ def write_word_vectors(
             )
     words_to_write = iter(words)
     size = 0
-    with new_file(output) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
+    with new_file(output, replaces) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:
         for vectors in _vectors_by_batch(model, tokenizer, words, layer, show_progress):
             if header and size == 0:
                 file.write(f"{len(words)} {vectors.shape[1]}\n")

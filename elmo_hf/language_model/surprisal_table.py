@@ -93,9 +93,12 @@ def place_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterat
 
 
 def save_table(path: Path, table: pa.Table) -> None:
-    """Writes a table as the suffix says, `*.parquet`, `*.csv` or `*.tsv`; it exists only once it is complete."""
+    """Writes a table as the suffix says, `*.parquet`, `*.csv` or `*.tsv`.
+
+    The file exists only once it is complete. Raises OSError as in `new_file`, and if the file exists.
+    """
     if path.suffix == ".parquet":
-        with new_file(path) as partial:
+        with new_file(path, replaces=False) as partial:
             pa.parquet.write_table(table, partial)
     else:
         write_text_table(path, table)

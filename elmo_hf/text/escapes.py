@@ -5,8 +5,9 @@ The result is one line, and Markdown, HTML, Python or a terminal show it as text
 
 import re
 
-# Characters with a meaning for Markdown in the middle of a line; an underscore only at the edge of a word.
-_MARKDOWN = re.compile(r"[\\`*\[\]<>|&~]|(?<![^\W_])_|_(?![^\W_])")
+# Characters with a meaning for Markdown in the middle of a line; an underscore only at the edge of a word, and a `#`
+# where the last word has no other characters, because it would close a heading and vanish.
+_MARKDOWN = re.compile(r"[\\`*\[\]<>|&~]|(?<![^\W_])_|_(?![^\W_])|(?<!\S)#(?=#*\s*\Z)")
 
 
 def printable(text: str) -> str:

@@ -68,7 +68,9 @@ def surprisal_of(model: str, lines: tuple[str, ...]) -> str:
     return drawing.surprisal(texts, bits, unknown, tokenizer.num_word_classes)
 
 
-def nearest(model: str, text: str, word: int, *weights: float) -> tuple[list[tuple[str, str | None]], str, str]:
+def nearest(
+    model: str, text: str, word: int | None, *weights: float | None
+) -> tuple[list[tuple[str, str | None]], str, str]:
     """Compares a word, counted from 0, with the corpus: the text with the word marked, the maps, the table."""
     with told_on_the_page():
         lines = computing.read_text(model, text)

@@ -73,7 +73,7 @@ def load(name: str) -> tuple[ElmoPreTrainedModel, ElmoTokenizer]:
         raise ValueError(f"The model {name!r} cannot be loaded: {reason}") from error
 
 
-def read_text(name: str, text: str) -> tuple[str, ...]:
+def read_text(name: str, text: str | None) -> tuple[str, ...]:
     """The sentences of a visitor's text, one a line, for one of the page's models.
 
     Raises:
@@ -81,6 +81,7 @@ def read_text(name: str, text: str) -> tuple[str, ...]:
     """
     if name not in MODELS:
         raise ValueError(f"The model {name!r:.50} is not on this page, which has {', '.join(MODELS)}.")
+    text = text or ""  # a program that calls the page may leave it out
     lines = tuple(line.strip() for line in text.splitlines() if line.strip())
     if not lines:
         raise ValueError("The text is empty. Type at least one word.")
@@ -140,26 +141,33 @@ def first_word(name: str, lines: tuple[str, ...]) -> int:
     return max(merits)[-1]
 
 
-def mix(layers: np.ndarray, weights: Sequence[float]) -> np.ndarray:
+def mix(layers: np.ndarray, weights: Sequence[float | None]) -> np.ndarray:
     """The weighted sum of `(L+1, ...)` layers; weights are divided by their sum.
 
     Raises:
-        ValueError: if there is not one weight for each layer, or if all are zero.
+        ValueError: if there is not one weight for each layer, if one is outside 0 to 1, or if all are zero.
     """
     if len(weights) != len(layers):
         raise ValueError(f"The model has {len(layers)} layers, found {len(weights)} weights.")
-    if sum(weights) <= 0:
+    for weight in weights:
+        if weight is None or not 0 <= weight <= 1:  # NaN is not
+            raise ValueError(f"Each weight of the mix must be a number from 0 to 1, found {weight}.")
+    if sum(weights) == 0:
         raise ValueError("All weights of the mix are 0. Move at least one slider to the right.")
     return np.tensordot(np.asarray(weights, dtype=np.float32) / sum(weights), layers, axes=1)
 
 
-def compare(name: str, lines: tuple[str, ...], word: int, weights: Sequence[float]) -> Comparison:
+def compare(name: str, lines: tuple[str, ...], word: int | None, weights: Sequence[float | None]) -> Comparison:
     """Compares one word of a text with the corpus: what is near in any view, and further occurrences of the word.
+
+    A program that calls the page may leave out numbers, which are None then.
 
     Raises:
         ValueError: if the text has no such word, or if the weights are not those of a mix.
     """
     text, corpus = read_layers(name, lines), read_layers(name, tuple(CORPUS))
+    if word is None:
+        raise ValueError("The number of the word, counted from 0, is missing. Give it, or click a word.")
     if not 0 <= word < len(text.places):
         raise ValueError(f"The text has {len(text.places)} words; there is no word {word + 1}.")
     clicked, others = ([*each, mix(each, weights)] for each in (text.layers[:, word], corpus.layers))

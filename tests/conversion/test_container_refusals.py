@@ -166,6 +166,19 @@ ARCHIVES |= {
     f"entry {kind!r}": (member(kind), "model.tar.gz", "weights.th")
     for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.GNUTYPE_SPARSE)
 }
+
+
+def with_long_comments(folder: Path) -> Path:
+    """A zip file of few entries, whose list of them is longer than that of 100,000 usual ones."""
+    path = folder / "model.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(130):
+            entry = zipfile.ZipInfo(str(number))
+            entry.comment = bytes(65_535)
+            archive.writestr(entry, b"")
+    return path
+
+
 FOLDER = tarfile.TarInfo("folder")
 FOLDER.type = tarfile.DIRTYPE
 ARCHIVES |= {
@@ -180,6 +193,7 @@ ARCHIVES |= {
         "10,000 files and folders",
     ),
     "zip of folders": (packed({f"{n}/": b"" for n in range(10_001)}, {}, write_zip), "10,000 files and folders"),
+    "zip with a long list": (with_long_comments, "model.zip must have a list of its files of at most 8,388,608 bytes"),
     "tar of zeros": (packed({"more": ZEROS}), "model.tar.gz", UNPACKED),
     "zip of zeros": (packed({"more": ZEROS}, NLPL, write_zip), "model.zip", UNPACKED),
     "checksum": (checksum, "model.tar.gz"),

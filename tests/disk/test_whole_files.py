@@ -107,6 +107,14 @@ def test_a_new_file_waits_for_another_writer(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "second"
 
 
+def test_a_file_that_another_process_wrote_meanwhile_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("first")
+    with pytest.raises(FileExistsError, match="out exists already"), new_file(tmp_path / "out", replaces=False):
+        pass
+    assert names(tmp_path) == ["out"]
+    assert (tmp_path / "out").read_text() == "first"
+
+
 def test_a_lock_that_could_not_be_removed_is_not_published(tmp_path: Path) -> None:
     with new_folder(tmp_path / "out") as folder:
         (folder / ".file.lock").touch()
