@@ -16,9 +16,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pytest
 from huggingface_hub import ModelCard
 
 TOKEN = "hf_loopback"
@@ -195,3 +197,22 @@ ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("GET", f"/api/models/{NAME}/tree/([^/]+)(/.*)?", Handler.tree),
     ("GET HEAD", f"/{NAME}/resolve/([^/]+)/(.+)", Handler.resolve),
 ]
+
+
+def talk_to(hub: LoopbackHub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process, which imported `huggingface_hub` long ago, talks to a loopback Hub and waits between no tries.
+
+    Args:
+        hub: the Hub.
+        folder: the folder for what is downloaded from it.
+        monkeypatch: replaces the constants that have another address.
+    """
+    constants = {"ENDPOINT": hub.url, "HF_HUB_OFFLINE": False, "HF_TOKEN_PATH": str(folder / "none")}
+    constants["HUGGINGFACE_CO_URL_TEMPLATE"] = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+    constants["HF_HUB_CACHE"] = str(folder / "cache")
+    values = {f"huggingface_hub.constants.{name}": value for name, value in constants.items()}
+    values |= {"time.sleep": lambda seconds: None, "transformers.utils.hub._hf_api": None}  # it keeps its address
+    for name, value in values.items():
+        monkeypatch.setattr(name, value, raising=False)
+    for name, value in hub.environment().items():
+        monkeypatch.setenv(name, value)
