@@ -22,6 +22,7 @@ from ..folder.loading import load_complete
 from ..folder.saved_json import naming
 from ..folder.weight_files import has_index, weight_names
 from ..model.configuration_elmo import CODE_FILES
+from ..text.notes import note
 from .model_card import loading_line
 from .model_info import look_at, new_card
 from .saved_card import CARD, is_draft, named_card
@@ -100,14 +101,23 @@ def push_folder(
 
 
 def sums_to_send(folder: Path, files: Iterable[str]) -> str:
-    """The list of checksums of the files that are sent and decide the model's numbers; changed weights are refused."""
+    """The list of checksums of the files that are sent and decide the model's numbers.
+
+    Changed weights are refused. Code and settings may have been edited; a note names those that differ from the list.
+    """
     digests = {name: sha256_of_file(folder / name) for name in files if is_of_model(name)}
-    recorded = recorded_sums(folder)
-    changed = [name for name in recorded if is_of_model(name, (WEIGHTS,)) and recorded[name] != digests.get(name)]
-    if changed:
+    recorded = {name: digest for name, digest in recorded_sums(folder).items() if is_of_model(name)}
+    changed = [name for name, digest in recorded.items() if digest != digests.get(name)]
+    weights = [name for name in changed if is_of_model(name, (WEIGHTS,))]
+    if weights:
         raise ValueError(
-            f"{folder} must have the weights of its {SUMS}, found {', '.join(changed)} missing or changed, so they may "
+            f"{folder} must have the weights of its {SUMS}, found {', '.join(weights)} missing or changed, so they may "
             f"be damaged. If you changed them yourself, delete {folder / SUMS}."
+        )
+    if changed:
+        note(
+            f"{', '.join(changed)} changed or went missing since {folder / SUMS} was written, and {folder} is sent as "
+            "it is now. If you did not edit it, write it again and push again."
         )
     return sum_lines(digests)
 

@@ -153,6 +153,21 @@ def test_the_list_that_is_pushed_is_true_of_edited_files_and_of_a_folder_without
         assert compare_with_list(pushed).faults == []
 
 
+def test_a_note_names_the_code_and_settings_that_differ_from_the_list(
+    online: LoopbackHub, copied: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output_of("push", copied, "org/whole")
+    assert caplog.messages == []
+    with (copied / "heads_elmo.py").open("a", encoding="utf-8") as file:
+        file.write("# mine\n")
+    (copied / "tokenizer.json").unlink()
+    with (copied / "README.md").open("a", encoding="utf-8") as file:
+        file.write("A card may be edited.\n")
+    output_of("push", copied, "org/edited")
+    (message,) = caplog.messages
+    assert message.startswith(f"Note: heads_elmo.py, tokenizer.json changed or went missing since {copied}/SHA256SUMS")
+
+
 def test_a_pushed_language_model_has_its_softmax_in_a_shard_of_its_own(online: LoopbackHub) -> None:
     """So a first load of `ElmoModel` needs not download it; a size that the user gives wins."""
     model = tiny_lm()
