@@ -31,6 +31,8 @@ NOT_SEEN = (
     (r"_index/SHA256SUMS", r"remove|rename"),  # as in folders of an earlier version
     (r"checkpoint-\d+", r"remove|rename|duplicate"),  # as a whole; the copy is complete, too
 )
+# What a killed process leaves where a model is saved, and a later one removes when it is old.
+LEFT_FOR_A_WHILE = re.compile(r"\.[^/]+\.\d+\.partial")
 # Keys of a log that hold times.
 TIMES = ("runtime", "per_second")
 
@@ -330,6 +332,8 @@ def comparable(work: Path) -> dict[str, bytes]:
     files = {}
     for name, data in read_files(work).items():
         inner = name.partition("/")[2]
+        if LEFT_FOR_A_WHILE.fullmatch(inner):
+            continue
         if inner.startswith(("runs/", "checkpoint-")) or inner in ("curve.png", "training_args.bin"):
             continue
         if inner == "log.json":

@@ -7,7 +7,8 @@ import datasets
 import numpy as np
 from typer import Option
 
-from elmo_hf import ElmoForSequenceClassification, ElmoTokenizer
+import elmo_hf
+from elmo_hf import ElmoForSequenceClassification
 from elmo_hf.cli.app import app
 from elmo_hf.cli.errors import Command
 from elmo_hf.embedding.feature_cache import add_bilm_layers
@@ -19,8 +20,9 @@ from tests.helpers.tiny_lm import tokenizer_with
 
 def keep_layers(model: Path, corpus: Path, output: Path, dtype: Annotated[str, Option()] = "float32") -> None:
     """Keeps the layers of the biLM for each line of a text."""
-    tokenizer = ElmoTokenizer.from_pretrained(model)
-    classifier = ElmoForSequenceClassification.from_pretrained(model).eval()
+    bilm, tokenizer = elmo_hf.load(model)
+    classifier = ElmoForSequenceClassification(bilm.config).eval()
+    classifier.elmo.load_state_dict(bilm.state_dict())
     ids = [tokenizer(line)["input_ids"] for line in corpus.read_text(encoding="utf-8").splitlines()]
     dataset = datasets.Dataset.from_dict({"input_ids": ids})
     layers = add_bilm_layers(dataset, classifier, tokenizer, dtype=dtype, folder=output)
