@@ -302,7 +302,11 @@ def fault_of_result(workshop: Workshop, thing: Thing, name: str, folder: Path, c
         fresh = change.surroundings.run(expected)
         if fresh.code != 0:
             return f"ended well, but is refused in a new folder: {fresh.output[-1500:]}"
-    fault = difference(thing, folder, expected, change.touched)
+    new = [*change.touched]
+    if thing.holds_others:
+        before = workshop.undisturbed(name)
+        new += [folder / path.relative_to(before) for path in (before / thing.result).iterdir()]
+    fault = difference(thing, folder, expected, new)
     if not fault and change.surroundings.command == thing.command.split():
         fault = thing.measure(outcome.output, folder)
     if not fault and thing.command.startswith("pretrain"):
@@ -310,12 +314,12 @@ def fault_of_result(workshop: Workshop, thing: Thing, name: str, folder: Path, c
     return fault
 
 
-def difference(thing: Thing, folder: Path, expected: Path, touched: list[Path]) -> str:
-    """In what the work of a case differs from the expected one, apart from names that the change made."""
+def difference(thing: Thing, folder: Path, expected: Path, new_paths: list[Path]) -> str:
+    """In what the work of a case differs from the expected one, apart from new names, such as those of a change."""
     if not (folder / thing.result).exists():
         return f"{thing.result} is missing"
     there, wanted = comparable(folder / "work"), comparable(expected / "work")
-    new = [path.relative_to(folder / "work").as_posix() for path in touched if path.is_relative_to(folder / "work")]
+    new = [path.relative_to(folder / "work").as_posix() for path in new_paths if path.is_relative_to(folder / "work")]
     for name in sorted(there.keys() - wanted.keys()):
         if not any(name == path or name.startswith(f"{path}/") for path in new):
             return f"{name} is left over"

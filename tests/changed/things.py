@@ -73,6 +73,7 @@ class Thing(NamedTuple):
         reads: an input that the command does not name.
         place: the folder in which the command is given, in that of the case.
         start: the input that is copied to `work/out` at first, for a command that changes one file of it.
+        holds_others: whether results of other inputs stay beside it.
         is_only_read: whether the command only reads the finished thing, so that `check` alone sees some changes of it.
     """
 
@@ -86,6 +87,7 @@ class Thing(NamedTuple):
     reads: str = ""
     place: str = "."
     start: str = ""
+    holds_others: bool = False
     is_only_read: bool = False
 
 
@@ -307,7 +309,11 @@ THINGS = {
         place="work",
     ),
     "kept layers": Thing(
-        "work/out", "keep-layers in/model in/corpus.txt work/out", ("--dtype float16",), measure_layers
+        "work/out",
+        "keep-layers in/model in/corpus.txt work/out",
+        ("--dtype float16",),
+        measure_layers,
+        holds_others=True,
     ),
     "train on": Thing("work/out", "train-on work/out", (), measure_nothing, weight=0.5),
     "export": Thing("work/out.pt2", "export in/model work/out.pt2", (), measure_nothing, weight=0.05),

@@ -4,8 +4,8 @@ It imitates, as seen from `huggingface_hub` 2.4: repositories with commits, priv
 clients act on. Every file is sent inside a commit. Everything is in memory.
 
 It does not imitate large files (git LFS and Xet, which `huggingface_hub` chooses by itself), branches, pull requests,
-gated repositories, deletions, pagination, resumed downloads, rate limits or the check of a card's metadata. Whether the
-real Hub agrees, only the real Hub can tell.
+gated repositories, deletions of folders, pagination, resumed downloads, rate limits or the check of a card's metadata.
+Whether the real Hub agrees, only the real Hub can tell.
 """
 
 import base64
@@ -160,7 +160,9 @@ class Handler(BaseHTTPRequestHandler):
         _, files = repository.at(revision)
         items = [json.loads(line) for line in body.splitlines()]
         added = [item["value"] for item in items if item["key"] == "file"]
-        files = files | {value["path"]: base64.b64decode(value["content"]) for value in added}
+        removed = {item["value"]["path"] for item in items if item["key"] == "deletedFile"}
+        left = {path: content for path, content in files.items() if path not in removed}
+        files = left | {value["path"]: base64.b64decode(value["content"]) for value in added}
         oid = repository.commit(files)
         return 200, {"commitUrl": f"{self.server.url}/{name}/commit/{oid}", "commitOid": oid}, {}
 

@@ -71,6 +71,21 @@ def test_what_is_no_part_of_a_model_stays_at_home_unless_it_is_asked_for(online:
     assert f"Left out, unless --include names it: {left_out}." in output.splitlines()
 
 
+def test_a_push_removes_what_the_repository_has_of_an_earlier_model_and_leaves_other_files(
+    online: LoopbackHub, copied: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    index, shard = "model.safetensors.index.json", "model-00001-of-00002.safetensors"
+    stale = ["vector_words.txt", "generation_config.json", index, shard]
+    others = ["LICENSE", "mine.safetensors", "docs/config.json", "log.json"]
+    online.add("org/elmo", dict.fromkeys([*stale, *others], b"{}"))
+    output_of("push", copied, "org/elmo")
+    assert online.files("org/elmo").keys() == {*others, *(path.name for path in copied.iterdir())}
+    assert len(online.repositories["org/elmo"].commits) == 2
+    output_of("push", copied, "org/elmo")
+    (message,) = [record.getMessage() for record in caplog.records if record.name == "elmo_hf.text"]
+    assert all(name in message for name in stale)
+
+
 def test_weights_beside_those_of_the_model_are_not_sent(online: LoopbackHub, copied: Path, tmp_path: Path) -> None:
     model = ElmoModel.from_pretrained(copied)
     (copied / "model.safetensors").rename(copied / "old.safetensors")
