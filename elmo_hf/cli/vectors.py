@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from ..disk.whole_files import check_new_file
+from ..folder.saved_json import naming
 from .arguments import Device, Encoding, InputFormatAlone, Model, usable_device
 from .errors import check_usage, refuse_alone, say
 from .split_notes import note_cut
@@ -41,11 +42,20 @@ def vectors(
     queries = nearest or []
     if output is not None:
         check_new_file(output)
-    from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vectors, write_word_vectors
+    from elmo_hf.embedding.static_vectors import (
+        nearest_words,
+        read_words,
+        refuse_blanks,
+        word_vectors,
+        write_word_vectors,
+    )
     from elmo_hf.folder.loading import load_complete, load_tokenizer
     from elmo_hf.model.tokenization_elmo import SPECIAL_WORDS
 
     word_list = read_words(words, encoding, input_format)
+    if output is not None:
+        with naming(words):
+            refuse_blanks(word_list.words)
     place = usable_device(device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
     for _ in note_cut([word_list.words], tokenizer):  # after the last list it prints its note

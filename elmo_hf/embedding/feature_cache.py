@@ -13,6 +13,8 @@ column in a file, which is read through the page cache.
 """
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ import pyarrow as pa
 from datasets.fingerprint import Hasher
 
 from ..disk.checksums import sha256_of_model
+from ..disk.whole_files import move_into_place, workplace
 from ..model.heads_elmo import ElmoTaskModel
 from ..public import ElmoTokenizer
 
@@ -48,8 +51,8 @@ def add_bilm_layers(
         tokenizer: the one that made `input_ids`.
         batch_size: rows that run at once.
         dtype: the type of the numbers kept, `"float32"` or `"float16"`; the model computes in its own type.
-        folder: the folder for the result, whose name depends on dataset and biLM; None: `datasets` decides, and keeps
-            it in memory if the dataset was not read from a file.
+        folder: the folder for the result, a file whose name depends on dataset and biLM, and which gets it when it is
+            complete; None: `datasets` decides, and keeps the result in memory if the dataset was not read from a file.
 
     Returns:
         the dataset with `bilm_layers`, in NumPy format. A kept result for the same dataset and biLM is used again.
@@ -57,6 +60,7 @@ def add_bilm_layers(
     Raises:
         ValueError: if the kept result in `folder` cannot be read, or has another number of rows. A change of its
             numbers is not noticed.
+        OSError: if there is no room for the result.
     """
     # Arrays with one entry a word, which are read without Python numbers.
     features = datasets.Features(dataset.features)
@@ -82,25 +86,36 @@ def add_bilm_layers(
     weights = [*model.elmo.token_encoder.state_dict().values(), *model.elmo.bilm.state_dict().values()]
     # The default fingerprint would depend on all weights, including the classifier's.
     fingerprint = Hasher.hash([dataset._fingerprint, sha256_of_model(settings, weights)])
-    file = None
-    if folder is not None:
-        file = Path(folder) / f"{fingerprint}.arrow"
-        _check_kept(file, len(dataset))
-    return dataset.map(
+    run = partial(
+        dataset.map,
         compute,
         batched=True,
         batch_size=WINDOW_ROWS,
         features=features,
         new_fingerprint=fingerprint,
-        cache_file_name=None if file is None else str(file),
         desc="Running the biLM",
-    ).with_format("numpy")
+    )
+    if folder is None:
+        return run().with_format("numpy")
+    file = Path(folder) / f"{fingerprint}.arrow"
+    if not file.exists():
+        _compute_kept(run, file)
+    _check_kept(file, len(dataset))
+    return run(cache_file_name=str(file), load_from_cache_file=True).with_format("numpy")
+
+
+def _compute_kept(run: Callable[..., datasets.Dataset], file: Path) -> None:
+    """Computes a result that is kept, unless another process did it meanwhile."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    # `datasets` writes beside its file under a random name, which it leaves if its process is killed.
+    with workplace(file, must_wait=True) as folder:
+        if not file.exists():
+            run(cache_file_name=str(folder / file.name))
+            move_into_place(folder / file.name, file)
 
 
 def _check_kept(file: Path, num_rows: int) -> None:
     """Refuses a kept result that was cut: the rows before the cut would pass for all."""
-    if not file.exists():
-        return
     advice = "remove this file, and the biLM computes its layers again"
     try:
         num_kept = len(datasets.Dataset.from_file(str(file)))

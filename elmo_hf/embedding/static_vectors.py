@@ -77,6 +77,16 @@ def word_vectors(
     return np.concatenate(list(_vectors_by_batch(model, tokenizer, words, layer, show_progress)))
 
 
+def refuse_blanks(words: Sequence[str]) -> None:
+    """Raises ValueError if a word has a blank, so that its vector cannot be written as text."""
+    for word in words:
+        if word.split() != [word]:
+            raise ValueError(
+                f"a word must not have blanks, because blanks separate the numbers of its vector, found {word[:80]!r}; "
+                "join its parts (New_York), or leave it out."
+            )
+
+
 def write_word_vectors(
     model: ElmoModel,
     tokenizer: ElmoTokenizer,
@@ -106,12 +116,7 @@ def write_word_vectors(
         ValueError: if there is no such layer, or a word has a blank.
         OSError: if the file cannot be written, or exists and must not be replaced.
     """
-    for word in words:
-        if word.split() != [word]:
-            raise ValueError(
-                f"a word must not have blanks, because blanks separate the numbers of its vector, found {word[:80]!r}; "
-                "join its parts (New_York), or leave it out."
-            )
+    refuse_blanks(words)
     words_to_write = iter(words)
     size = 0
     with new_file(output, replaces) as partial, partial.open("w", encoding="utf-8", newline="\n") as file:

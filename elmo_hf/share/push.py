@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi, constants
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
+from huggingface_hub import CommitInfo, CommitOperationAdd, CommitOperationDelete, HfApi, constants
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from ..disk.checksums import SUMS, recorded_sums, sha256_of_file, sum_lines
 from ..folder.listed_files import MODEL_FILES, WEIGHTS, is_of_model
@@ -22,6 +22,7 @@ from ..folder.loading import load_complete
 from ..folder.saved_json import naming
 from ..folder.weight_files import has_index, weight_names
 from ..model.configuration_elmo import CODE_FILES
+from ..text.notes import note
 from .model_card import loading_line
 from .model_info import look_at, new_card
 from .saved_card import CARD, is_draft, named_card
@@ -41,6 +42,8 @@ SENT = {
     "test_results.json",
     "predict_results.json",
 }
+# Files that are read with a model because of their names; weights with other names are the user's.
+READ = (*(name for name in MODEL_FILES if name != WEIGHTS), SAFE_WEIGHTS_NAME, "model-*-of-*.safetensors")
 # The name of a picture that is in the folder itself; a slash or a colon would lead elsewhere.
 PICTURE_NAME = r"(?:\./)?([^()<>\"'/:]+\.(?:png|jpe?g|svg))"
 # A card shows a picture as ![text](name "title") or ![text](<name>), or as <img src="name">.
@@ -58,7 +61,8 @@ def push_folder(
     """Sends the files of a model to a Hub repository in one commit; the repository is created if needed.
 
     The card is sent under the repository's name; the card in the folder does not change. `SHA256SUMS` is made for what
-    is sent, because code and settings may have been edited.
+    is sent, because code and settings may have been edited. What the repository has of an earlier model, and the folder
+    has not, is removed in the same commit, because it would be read with the new model; a note names it.
 
     Args:
         folder: a complete model folder, as `elmo-hf convert` writes.
@@ -95,19 +99,32 @@ def push_folder(
             card = named_card((folder / CARD).read_text(encoding="utf-8"), repository)
         contents = {name: folder / name for name in files} | {CARD: card.encode(), SUMS: sums.encode()}
         added = [CommitOperationAdd(name, content) for name, content in sorted(contents.items())]
-        commit = api.create_commit(repository, added, commit_message="Upload ELMo model")
+        stale = [name for name in api.list_repo_files(repository) if is_of_model(name, READ) and name not in contents]
+        removed = [CommitOperationDelete(name) for name in stale]
+        commit = api.create_commit(repository, [*added, *removed], commit_message="Upload ELMo model")
+    if stale:
+        note(f"{', '.join(stale)} of an earlier model, which {folder} does not have, were removed from {repository}.")
     return commit, left_out, loading_line(repository, model.config, model.auto_class, commit.oid)
 
 
 def sums_to_send(folder: Path, files: Iterable[str]) -> str:
-    """The list of checksums of the files that are sent and decide the model's numbers; changed weights are refused."""
+    """The list of checksums of the files that are sent and decide the model's numbers.
+
+    Changed weights are refused. Code and settings may have been edited; a note names those that differ from the list.
+    """
     digests = {name: sha256_of_file(folder / name) for name in files if is_of_model(name)}
-    recorded = recorded_sums(folder)
-    changed = [name for name in recorded if is_of_model(name, (WEIGHTS,)) and recorded[name] != digests.get(name)]
-    if changed:
+    recorded = {name: digest for name, digest in recorded_sums(folder).items() if is_of_model(name)}
+    changed = [name for name, digest in recorded.items() if digest != digests.get(name)]
+    weights = [name for name in changed if is_of_model(name, (WEIGHTS,))]
+    if weights:
         raise ValueError(
-            f"{folder} must have the weights of its {SUMS}, found {', '.join(changed)} missing or changed, so they may "
+            f"{folder} must have the weights of its {SUMS}, found {', '.join(weights)} missing or changed, so they may "
             f"be damaged. If you changed them yourself, delete {folder / SUMS}."
+        )
+    if changed:
+        note(
+            f"{', '.join(changed)} changed or went missing since {folder / SUMS} was written, and {folder} is sent as "
+            "it is now. If you did not edit it, write it again and push again."
         )
     return sum_lines(digests)
 

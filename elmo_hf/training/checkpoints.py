@@ -60,6 +60,15 @@ def newest_checkpoint(output: Path) -> Path | None:
     return None
 
 
+def refuse_damaged(path: Path) -> None:
+    """Raises ValueError unless a checkpoint was written to the end and has not changed since."""
+    if not sums_agree(path):
+        raise ValueError(
+            f"{path} must be a checkpoint with the files that its {SUMS} lists, found it incomplete or damaged. Resume "
+            "from another one; with `resume_from_checkpoint=True` it is the newest one that is whole."
+        )
+
+
 class BestScore(NamedTuple):
     """The best score among checkpoints, and the step after which it was measured."""
 

@@ -58,6 +58,7 @@ from .checkpoints import (
     checkpoint_folder,
     complete_checkpoints,
     newest_checkpoint,
+    refuse_damaged,
     refuse_damaged_best,
     remove_old_checkpoints,
 )
@@ -290,12 +291,17 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
 
         Returns:
             the Trainer's result, with the mean loss of all windows of the run as `training_loss`; NaN if none is known.
+
+        Raises:
+            ValueError: if the named checkpoint is incomplete or damaged, or True finds no complete one.
         """
         if resume_from_checkpoint is True:
             newest = newest_checkpoint(Path(self.args.output_dir))
             if newest is None:
                 raise ValueError(f"{self.args.output_dir} has no complete checkpoint to resume from.")
             resume_from_checkpoint = str(newest)
+        elif resume_from_checkpoint:
+            refuse_damaged(Path(resume_from_checkpoint))
         self._losses = WindowLosses()
         if resume_from_checkpoint:
             self._load_losses(resume_from_checkpoint)

@@ -27,10 +27,11 @@ def main() -> int:
     parser.add_argument("--things", default="*", help="a pattern of names")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so many seconds")
     parser.add_argument("--lines", action="store_true", help="print what every command said")
+    parser.add_argument("--root", type=Path, help="the folder of the cases; that of an earlier run spares its inputs")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     names = [name for name in THINGS if fnmatch(name, options.things)]
-    root = Path(tempfile.mkdtemp(prefix="elmo-changed-"))
+    root = options.root or Path(tempfile.mkdtemp(prefix="elmo-changed-"))
     workshop = Workshop(root)
     numbers = range(options.first, options.first + options.cases)
     if options.only is not None:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmo_hf.disk.checksums import SUMS
-from tests.faults.runs import Outcome, at_change, die
+from tests.faults.runs import Outcome, at_change, die, warm_up
 from tests.helpers.archives import read_files
 
 from .changes import FILE_CHANGES, YEAR, Target, copy, delete
+from .elsewhere import HUB, TOY
 from .shelf import PROTOCOL
 from .surroundings import Surroundings, interrupt
 from .things import THINGS, Thing, copy_inputs, inputs_of, make_inputs
@@ -30,6 +31,8 @@ NOT_SEEN = (
     (r"_index/SHA256SUMS", r"remove|rename"),  # as in folders of an earlier version
     (r"checkpoint-\d+", r"remove|rename|duplicate"),  # as a whole; the copy is complete, too
 )
+# What a killed process leaves where a model is saved, and a later one removes when it is old.
+LEFT_FOR_A_WHILE = re.compile(r"\.[^/]+\.\d+\.partial")
 # Keys of a log that hold times.
 TIMES = ("runtime", "per_second")
 
@@ -49,6 +52,7 @@ class Change(NamedTuple):
     Attributes:
         name: what was done, and to what.
         surroundings: in which the command is given.
+        path: the file or folder that was changed, or that of the case.
         touched: the files and folders that were changed.
         words: of which a refusal has one.
         is_of_input: whether the command's own input is another.
@@ -56,6 +60,7 @@ class Change(NamedTuple):
 
     name: str
     surroundings: Surroundings
+    path: Path
     touched: list[Path]
     words: list[str]
     is_of_input: bool
@@ -65,21 +70,24 @@ class Workshop:
     """Makes the inputs, the interrupted work and the undisturbed results of things, each once.
 
     Attributes:
-        root: the folder in which all this is, and the cases too.
+        root: the folder in which all this is, and the cases too; what an earlier workshop made there is used again.
     """
 
     def __init__(self, root: Path) -> None:
         """Makes the inputs and those of the twin."""
         self.root = root
-        self._changes: dict[str, int] = {}
         for name in ("first", "twin"):
-            make_inputs(root / "inputs" / name, is_twin=name == "twin")
+            if not (root / "inputs" / name).exists():
+                make_inputs(root / "inputs" / name, is_twin=name == "twin")
+        warm_up(root / "warm", root / "inputs" / "first" / "corpus.txt")
 
     def new_folder(self, name: str, thing: Thing, inputs: Path) -> Path:
         """A folder with the inputs of a thing."""
         folder = self.root / name
-        copy_inputs(inputs, thing.command.split(), folder)
+        copy_inputs(inputs, thing, folder)
         (folder / "work").mkdir()
+        if thing.start:
+            shutil.copytree(self.root / "inputs" / "first" / thing.start, folder / "work" / "out")
         return folder
 
     def undisturbed(self, name: str) -> Path:
@@ -87,17 +95,19 @@ class Workshop:
         folder = self.root / f"{name}, undisturbed"
         if not folder.exists():
             self.new_folder(folder.name, THINGS[name], self.root / "inputs" / "first")
-            counts = self.root / "counts"
-            with counts.open("wb", buffering=0) as file:
+            with self._counts(name).open("wb", buffering=0) as file:
                 outcome = Surroundings.of(THINGS[name]).run(folder, at_change(lambda: file.write(b".")))
             assert outcome.code == 0, outcome.output[-3000:]
-            self._changes[name] = counts.stat().st_size
         return folder
 
     def num_changes(self, name: str) -> int:
         """How many changes of files the undisturbed command makes."""
         self.undisturbed(name)
-        return self._changes[name]
+        return self._counts(name).stat().st_size
+
+    def _counts(self, name: str) -> Path:
+        """A file with one byte for each change of a file by the undisturbed command."""
+        return self.root / f"{name}, changes"
 
     def stopped(self, name: str, moment: int, stop: Callable[[], None], inputs: str = "first") -> Path:
         """The folder of a command that stopped at a moment; at `FINISHED` it ended."""
@@ -143,6 +153,8 @@ def judge_second_run(workshop: Workshop, name: str, folder: Path, generator: ran
     outcome = change.surroundings.run(folder)
     if outcome.code == 0:
         fault = fault_of_result(workshop, thing, name, folder, change, outcome)
+        if fault and thing.is_only_read:
+            return judge_by_check(name, folder, change)
         return Judgement(DEFECT if fault else EQUAL, name, where, fault or last_line(outcome))
     if not outcome.is_refused:
         return Judgement(DEFECT, name, where, outcome.output[-3000:])
@@ -165,21 +177,27 @@ def judge_check(workshop: Workshop, name: str, folder: Path, generator: random.R
     thing = THINGS[name]
     shutil.copytree(workshop.undisturbed(name), folder)
     result = folder / thing.result
-    change, path, touched = change_one(workshop, name, folder, sorted(result.rglob("*")), (FINISHED, die), generator)
-    address = f"{PROTOCOL}://{thing.result}" if f"{PROTOCOL}://" in thing.command else thing.result
+    what, path, touched = change_one(workshop, name, folder, sorted(result.rglob("*")), (FINISHED, die), generator)
+    return judge_by_check(name, folder, Change(what, Surroundings.of(thing), path, touched, [], False))
+
+
+def judge_by_check(name: str, folder: Path, change: Change) -> Judgement:
+    """Judges what `elmo-hf check` says of a finished thing after a change."""
+    thing = THINGS[name]
+    address = f"{PROTOCOL}://{thing.result}" if f"-o {PROTOCOL}://" in thing.command else thing.result
     outcome = Surroundings(["check", address]).run(folder)
     if outcome.is_refused:
         line = last_line(outcome)
-        is_list = path.name == SUMS  # of which a line may name another file
-        is_named = is_list or any(changed.name in line for changed in touched)
-        return Judgement(NAMED if is_named else DEFECT, name, change, line)
-    inner = path.relative_to(result).as_posix()
-    kind = change.partition(": ")[0]
-    if kind == "duplicate" and "-copy" in touched[0].name:
+        is_list = change.path.name == SUMS  # of which a line may name another file
+        is_named = is_list or any(changed.name in line for changed in change.touched)
+        return Judgement(NAMED if is_named else DEFECT, name, change.name, line)
+    inner = change.path.relative_to(folder / thing.result).as_posix()
+    kind = change.name.partition(": ")[0]
+    if kind == "duplicate" and "-copy" in change.touched[0].name:
         kind += " to a user's name"
     may_be_unseen = any(re.fullmatch(names, inner) and re.fullmatch(changes, kind) for names, changes in NOT_SEEN)
     is_unseen = outcome.code == 0 and may_be_unseen
-    return Judgement(UNSEEN if is_unseen else DEFECT, name, change, outcome.output[-2000:])
+    return Judgement(UNSEEN if is_unseen else DEFECT, name, change.name, outcome.output[-2000:])
 
 
 def change_one(
@@ -201,10 +219,17 @@ def change_one(
         if kind == "put a twin":
             twin = workshop.stopped(name, moment, stop, "twin") / inner
         if kind == "put an older one":
-            last = moment or workshop.num_changes(name)
-            older = workshop.stopped(name, generator.randint(1, last), die) / inner
+            older = older_version(workshop, name, inner, moment, generator)
         touched = FILE_CHANGES[kind](Target(path, twin, older, generator))
     return f"{kind}: {inner}", path, touched
+
+
+def older_version(workshop: Workshop, name: str, inner: Path, moment: int, generator: random.Random) -> Path:
+    """What stood in the place of a file or folder earlier: before a moment of the work, or another input."""
+    if inner.parts[0] == "in":
+        return workshop.root / "inputs" / "twin" / inner.relative_to("in")
+    last = moment or workshop.num_changes(name)
+    return workshop.stopped(name, generator.randint(1, last), die) / inner
 
 
 def change_a_file(
@@ -216,44 +241,72 @@ def change_a_file(
 ) -> Change:
     """Changes a file or folder that the command read or wrote."""
     thing = THINGS[name]
-    inputs, work = inputs_of(thing.command.split(), folder), sorted((folder / "work").rglob("*"))
-    is_of_input = not work or generator.random() < SHARE_OF_INPUTS
+    inputs, work = inputs_of(thing, folder), work_of(thing, folder)
+    is_of_input = not work or (len(inputs) > 0 and generator.random() < SHARE_OF_INPUTS)
     what, path, touched = change_one(workshop, name, folder, inputs if is_of_input else work, stopped, generator)
     words = [part for part in path.relative_to(folder).parts if part not in ("in", "work")]
     words += ["training text", "held-out text"]  # of `pretrain`, each of any number of files
-    return Change(what, Surroundings.of(thing), touched, [*words, Path(thing.result).name], is_of_input)
+    words.append(Path(thing.result).name)
+    if thing.reads:
+        words.append(TOY)
+    return Change(what, Surroundings.of(thing), path, touched, words, is_of_input or thing.start != "")
+
+
+def work_of(thing: Thing, folder: Path) -> list[Path]:
+    """The files and folders that a case may change in the work: not on the Hub, and no text that a command adds to."""
+    paths = []
+    for path in sorted((folder / "work").rglob("*")):
+        is_on_hub = HUB in path.relative_to(folder).parts
+        is_text = thing.start != "" and path in (folder / thing.result, folder / "work" / "out")
+        if not is_on_hub and not is_text:
+            paths.append(path)
+    return paths
 
 
 def change_surroundings(thing: Thing, generator: random.Random) -> Change:
     """Changes an argument, the working folder, the clock or the number of processes."""
     surroundings = Surroundings.of(thing)
     kinds = ["argument"] * 6 if thing.options else []
-    kinds += ["working folder", "clock"]
+    kinds.append("clock")
+    if thing.place == ".":
+        kinds.append("working folder")
     if thing.shares_work:
         kinds.append("processes")
     kind = generator.choice(kinds)
     words = [Path(thing.result).name]
+    is_of_input = kind in ("argument", "working folder")
     if kind == "argument":
         option = generator.choice(thing.options)
         words += option.removeprefix("--").replace("-", "_").split()
-        changed = surroundings._replace(command=[*surroundings.command, *option.split()])
-        return Change(f"argument: {option}", changed, [], words, True)
-    if kind == "working folder":
-        return Change(kind, surroundings._replace(place="elsewhere"), [], words, True)
-    if kind == "clock":
-        return Change(kind, surroundings._replace(seconds=generator.choice([-YEAR, YEAR])), [], words, False)
-    return Change(kind, surroundings._replace(num_processes=2), [], words, False)
+        kind = f"argument: {option}"
+        surroundings = surroundings._replace(command=[*surroundings.command, *option.split()])
+    elif kind == "working folder":
+        surroundings = surroundings._replace(place="elsewhere")
+    elif kind == "clock":
+        surroundings = surroundings._replace(seconds=generator.choice([-YEAR, YEAR]))
+    else:
+        surroundings = surroundings._replace(num_processes=2)
+        words.append("world_size")
+        is_of_input = thing.command.startswith("pretrain")  # whose processes draw other random numbers
+    return Change(kind, surroundings, Path(), [], words, is_of_input)
 
 
 def fault_of_result(workshop: Workshop, thing: Thing, name: str, folder: Path, change: Change, outcome: Outcome) -> str:
     """What is wrong after a command that ended well; "" if nothing is."""
     expected = workshop.undisturbed(name)
-    if change.is_of_input:
+    is_downloaded = thing.reads != "" and difference(thing, folder, expected, change.touched) == ""
+    if change.is_of_input and not is_downloaded:
         expected = workshop.new_folder(f"{folder.name}, fresh", thing, folder / "in")
+        if thing.start:
+            repeat(change, folder, expected)
         fresh = change.surroundings.run(expected)
         if fresh.code != 0:
             return f"ended well, but is refused in a new folder: {fresh.output[-1500:]}"
-    fault = difference(thing, folder, expected, change.touched)
+    new = [*change.touched]
+    if thing.holds_others:
+        before = workshop.undisturbed(name)
+        new += [folder / path.relative_to(before) for path in (before / thing.result).iterdir()]
+    fault = difference(thing, folder, expected, new)
     if not fault and change.surroundings.command == thing.command.split():
         fault = thing.measure(outcome.output, folder)
     if not fault and thing.command.startswith("pretrain"):
@@ -261,12 +314,12 @@ def fault_of_result(workshop: Workshop, thing: Thing, name: str, folder: Path, c
     return fault
 
 
-def difference(thing: Thing, folder: Path, expected: Path, touched: list[Path]) -> str:
-    """In what the work of a case differs from the expected one, apart from names that the change made."""
+def difference(thing: Thing, folder: Path, expected: Path, new_paths: list[Path]) -> str:
+    """In what the work of a case differs from the expected one, apart from new names, such as those of a change."""
     if not (folder / thing.result).exists():
         return f"{thing.result} is missing"
     there, wanted = comparable(folder / "work"), comparable(expected / "work")
-    new = [path.relative_to(folder / "work").as_posix() for path in touched if path.is_relative_to(folder / "work")]
+    new = [path.relative_to(folder / "work").as_posix() for path in new_paths if path.is_relative_to(folder / "work")]
     for name in sorted(there.keys() - wanted.keys()):
         if not any(name == path or name.startswith(f"{path}/") for path in new):
             return f"{name} is left over"
@@ -283,6 +336,8 @@ def comparable(work: Path) -> dict[str, bytes]:
     files = {}
     for name, data in read_files(work).items():
         inner = name.partition("/")[2]
+        if LEFT_FOR_A_WHILE.fullmatch(inner):
+            continue
         if inner.startswith(("runs/", "checkpoint-")) or inner in ("curve.png", "training_args.bin"):
             continue
         if inner == "log.json":
@@ -320,6 +375,15 @@ def undo(change: Change, folder: Path, before: Path) -> None:
         original = before / path.relative_to(folder)
         if original.exists() and path.parent.exists():  # what a killed process left, a refusal may remove
             copy(original, path)
+
+
+def repeat(change: Change, folder: Path, other: Path) -> None:
+    """Makes the change of a case in another folder too."""
+    for path in change.touched:
+        place = other / path.relative_to(folder)
+        delete(place)
+        if path.exists():
+            copy(path, place)
 
 
 def error_of(outcome: Outcome) -> str:

@@ -92,15 +92,17 @@ def put_twin(target: Target) -> list[Path]:
 
 
 def put_older(target: Target) -> list[Path]:
-    """Puts an earlier version in its place."""
-    return put(target.older, target.path)
+    """Puts an earlier version in its place, with an old date."""
+    touched = put(target.older, target.path)
+    for path in touched:
+        set_dates(path, time.time() - YEAR)
+    return touched
 
 
 def date(target: Target) -> list[Path]:
     """Makes everything look a year older, or a year newer than now, or gives it the same date, as some archives do."""
     seconds = target.generator.choice([time.time() - YEAR, time.time() + YEAR, 0.0])
-    for path in [*target.path.rglob("*"), target.path]:
-        os.utime(path, (seconds, seconds))
+    set_dates(target.path, seconds)
     return [target.path]
 
 
@@ -115,6 +117,12 @@ FILE_CHANGES: dict[str, Change] = {
     "put an older one": put_older,
     "date": date,
 }
+
+
+def set_dates(path: Path, seconds: float) -> None:
+    """Gives a file, or a folder with its content, a date."""
+    for inner in [*path.rglob("*"), path]:
+        os.utime(inner, (seconds, seconds))
 
 
 def put(source: Path, path: Path) -> list[Path]:

@@ -12,7 +12,8 @@ from typing import NamedTuple, Self
 
 from tests.faults.runs import Outcome, Run
 
-from .shelf import register
+from . import programs, shelf
+from .elsewhere import go_online, publish_toy
 from .things import Thing
 
 
@@ -34,7 +35,7 @@ class Surroundings(NamedTuple):
     @classmethod
     def of(cls, thing: Thing) -> Self:
         """Those in which the command of a thing is given first."""
-        return cls(thing.command.split())
+        return cls(thing.command.split(), thing.place)
 
     def run(self, folder: Path, arrange: Callable[[], object] = lambda: None) -> Outcome:
         """Gives the command in the folder of a case; `arrange` is called before it.
@@ -44,9 +45,10 @@ class Surroundings(NamedTuple):
         """
         command = self.command
         if self.place != ".":
-            command = [re.sub("^(in|work)/|(?<=://)(?=work)", r"../\g<0>", argument) for argument in command]
+            command = [re.sub("^(in|work)/|(?<=://)(?=in/|work)", r"../\g<0>", argument) for argument in command]
         port = free_port()
-        runs = [Run(command, folder / self.place, partial(self._prepare, rank, port, arrange)) for rank in self.ranks]
+        place = folder / self.place
+        runs = [Run(command, place, partial(self._prepare, folder, rank, port, arrange)) for rank in self.ranks]
         outcomes = [run.finish() for run in runs]
         failed = [outcome for outcome in outcomes if outcome.code != 0]
         return (failed or outcomes)[0]
@@ -56,9 +58,13 @@ class Surroundings(NamedTuple):
         """The numbers of the processes."""
         return range(self.num_processes)
 
-    def _prepare(self, rank: int, port: int, arrange: Callable[[], object]) -> None:
+    def _prepare(self, folder: Path, rank: int, port: int, arrange: Callable[[], object]) -> None:
         """What each process does before the command."""
-        register()
+        shelf.register()
+        programs.register()
+        publish_toy(folder)
+        if self.command[0] in ("push", "publish"):
+            go_online(folder)
         if self.num_processes > 1:
             size = str(self.num_processes)
             os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}

@@ -63,5 +63,5 @@ def test_each_change_changes_something_and_can_be_undone(name: str, tmp_path: Pa
     has_changed = difference(thing, folder, before, []) != ""
     are_dates = {inner.name: inner.stat().st_mtime for inner in path.parent.iterdir()} != dates
     assert has_changed or are_dates
-    undo(Change(name, Surroundings.of(thing), touched, [], False), folder, before)
+    undo(Change(name, Surroundings.of(thing), path, touched, [], False), folder, before)
     assert difference(thing, folder, before, []) == ""

@@ -4,6 +4,7 @@ Commands work in the folder of a case, which has the inputs in `in/` and gets th
 twin have the same names and shapes, and other content.
 """
 
+import base64
 import json
 import re
 import shutil
@@ -11,20 +12,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import datasets
 import h5py
 import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from elmo_hf import ElmoConfig, ElmoForPreTraining
 from tests.helpers.archives import read_files, write_zip
-from tests.helpers.checkpoints import allennlp_to_folder, base_checkpoint, write_checkpoint
+from tests.helpers.checkpoints import FIXTURES, allennlp_to_folder, base_checkpoint, write_checkpoint
 from tests.helpers.language_models import words_file
 from tests.helpers.pretraining_runs import FIELDS, VOCABULARY, make_sentences, write_text
 from tests.helpers.tiny_lm import tokenizer_with
 
+from .elsewhere import CACHE, HUB, TOY
 from .shelf import PROTOCOL
 
 PRETRAIN = "--rows 2 --unroll-steps 3 --max-steps 5 --checkpoint-steps 2 --logging-steps 3 --seed 3"
@@ -60,12 +64,17 @@ class Thing(NamedTuple):
 
     Attributes:
         result: its path in the folder of a case.
-        command: the arguments of the command; those that begin with `in/` are its inputs.
+        command: the arguments of the command; those that begin with `in/`, also in a store, are its inputs.
         options: arguments with a meaning, of which one is added to the command or takes the place of its own.
         measure: compares the numbers that the command printed with the files.
         has_list: whether `elmo-hf check` knows the thing.
         shares_work: whether several processes can make it together.
         weight: how often it is drawn.
+        reads: an input that the command does not name.
+        place: the folder in which the command is given, in that of the case.
+        start: the input that is copied to `work/out` at first, for a command that changes one file of it.
+        holds_others: whether results of other inputs stay beside it.
+        is_only_read: whether the command only reads the finished thing, so that `check` alone sees some changes of it.
     """
 
     result: str
@@ -75,6 +84,11 @@ class Thing(NamedTuple):
     has_list: bool = False
     shares_work: bool = False
     weight: float = 1.0
+    reads: str = ""
+    place: str = "."
+    start: str = ""
+    holds_others: bool = False
+    is_only_read: bool = False
 
 
 def counted(pattern: str, printed: str) -> int:
@@ -101,7 +115,7 @@ def entries_of(path: Path) -> int:
 
 def measure_vectors_of_sentences(printed: str, folder: Path) -> str:
     """The number of sentences, in a file or in all shards."""
-    (result,) = (folder / "work").glob("[!.]*")
+    result = min((folder / "work").glob("out*"), key=lambda path: len(path.name))  # others are copies of it
     files = sorted(result.glob("part-*")) if result.is_dir() else [result]
     number = sum(entries_of(file) for file in files)
     said = counted(r"Wrote ([\d,]+) sentence", printed)
@@ -140,6 +154,27 @@ def measure_usages(printed: str, folder: Path) -> str:
     return "" if said == number else f"printed {said} usages, the table has {number}"
 
 
+def measure_commit(printed: str, folder: Path) -> str:
+    """The name of the commit, and that of the repository in the card."""
+    (file,) = (folder / "work" / HUB).iterdir()
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    said = re.search(r"commit (\w+)\.", printed)
+    if said is None or said[1] != stored["commit"]:
+        return f"printed {said}, the Hub has {stored['commit']}"
+    card = base64.b64decode(stored["files"]["README.md"]).decode()
+    return "" if '"org/out"' in card else "the card does not name the repository"
+
+
+def measure_layers(printed: str, folder: Path) -> str:
+    """The number of texts, and the sum of all layers."""
+    measured = []
+    for file in (folder / "work" / "out").glob("*.arrow"):  # one of them may be a copy
+        rows = datasets.Dataset.from_file(str(file)).with_format("numpy")
+        total = sum(float(np.abs(row["bilm_layers"]).sum()) for row in rows)
+        measured.append(f"{len(rows)} texts, {total:.4f} in all")
+    return "" if any(numbers in printed for numbers in measured) else f"measured {measured}"
+
+
 def measure_nothing(printed: str, folder: Path) -> str:
     """The command prints no number that stands in its files."""
     return ""
@@ -163,7 +198,7 @@ def sharded(shard_format: str, options: str) -> Thing:
 def pretrained(options: str, weight: float = 0.5) -> Thing:
     """A run of pretraining, whose perplexities `cases.py` measures with `elmo-hf score`."""
     command = f"pretrain in/corpus.txt -o work/out {options} {PRETRAIN}"
-    return Thing("work/out", command, OF_PRETRAIN, measure_nothing, has_list=True, weight=weight)
+    return Thing("work/out", command, OF_PRETRAIN, measure_nothing, has_list=True, shares_work=True, weight=weight)
 
 
 THINGS = {
@@ -224,6 +259,63 @@ THINGS = {
     "pretrain": pretrained(NEW_MODEL),
     "pretrain with held-out text": pretrained(f"{NEW_MODEL} --held-out in/other.txt"),
     "adapt": pretrained("--model in/lm --held-out in/other.txt"),
+    "embed with an older folder": Thing(
+        "work/out.npz",
+        "embed in/old in/corpus.txt -o work/out.npz --layers mix",
+        OF_EMBED,
+        measure_vectors_of_sentences,
+        shares_work=True,
+    ),
+    "adapt an older folder": pretrained("--model in/old", weight=0.2),
+    "shards of a text in a store": Thing(
+        "work/out",
+        f"embed in/model {PROTOCOL}://in/corpus.txt -o work/out/ --layers top",
+        OF_EMBED,
+        measure_vectors_of_sentences,
+        has_list=True,
+        shares_work=True,
+    ),
+    "kept model": Thing(
+        f"work/{CACHE}/models/{TOY}",
+        f"info {TOY}",
+        (),
+        measure_nothing,
+        has_list=True,
+        reads="in/checkpoint",
+        is_only_read=True,
+    ),
+    "convert a download": Thing(
+        "work/out",
+        f"convert --model {TOY} work/out",
+        ("--dtype bfloat16", "--word-splitter ptb"),
+        measure_nothing,
+        has_list=True,
+        reads="in/checkpoint",
+    ),
+    "card": Thing(
+        "work/out/README.md",
+        "card work/out --license mit --language en",
+        ("--license apache-2.0", "--language de"),
+        measure_nothing,
+        start="model",
+    ),
+    "push": Thing(f"work/{HUB}/out.json", "push in/model org/out", ("--include options.json",), measure_commit),
+    "publish": Thing(
+        f"work/{HUB}/elmo-{TOY}.json",
+        f"publish org {TOY}",
+        (),
+        measure_nothing,
+        reads="in/checkpoint",
+        place="work",
+    ),
+    "kept layers": Thing(
+        "work/out",
+        "keep-layers in/model in/corpus.txt work/out",
+        ("--dtype float16",),
+        measure_layers,
+        holds_others=True,
+    ),
+    "train on": Thing("work/out", "train-on work/out", (), measure_nothing, weight=0.5),
     "export": Thing("work/out.pt2", "export in/model work/out.pt2", (), measure_nothing, weight=0.05),
 }
 
@@ -244,6 +336,11 @@ def make_inputs(folder: Path, is_twin: bool) -> None:
     words_file(folder, ordered, "words.txt")
     (folder / "config.json").write_text(json.dumps(FIELDS | {"lm_dropout": 0.1 * seed}), encoding="utf-8")
     save_language_model(folder / "lm", seed)
+    shutil.copytree(FIXTURES / "folder_of_0_1_0_generated", folder / "old")
+    (folder / "old" / "expected.safetensors").unlink()
+    if is_twin:
+        for file in (folder / "old").glob("model-*.safetensors"):
+            save_file({name: tensor * 1.5 for name, tensor in load_file(file).items()}, file, {"format": "pt"})
 
 
 def save_language_model(folder: Path, seed: int) -> None:
@@ -254,22 +351,31 @@ def save_language_model(folder: Path, seed: int) -> None:
     tokenizer_with(tuple(VOCABULARY)).save_pretrained(folder)
 
 
-def inputs_of(command: list[str], folder: Path) -> list[Path]:
+def inputs_of(thing: Thing, folder: Path) -> list[Path]:
     """The files that a command reads, and the folders that it names, without duplicates."""
     paths: list[Path] = []
-    for argument in command:
-        if argument.startswith("in/"):
-            path = folder / argument
-            paths.append(path)
-            paths += [file for file in sorted(path.rglob("*")) if file.is_file()]
+    for name in names_of_inputs(thing):
+        path = folder / "in" / name
+        paths.append(path)
+        paths += [file for file in sorted(path.rglob("*")) if file.is_file()]
     return [path for path in paths if path.exists()]
 
 
-def copy_inputs(source: Path, command: list[str], folder: Path) -> None:
+def names_of_inputs(thing: Thing) -> list[str]:
+    """The names of the files and folders in `in/` that a command reads, in the order of its arguments."""
+    names = []
+    for argument in [*thing.command.split(), thing.reads]:
+        path = argument.removeprefix(f"{PROTOCOL}://")
+        if path.startswith("in/"):
+            names.append(path.removeprefix("in/"))
+    return names
+
+
+def copy_inputs(source: Path, thing: Thing, folder: Path) -> None:
     """Copies what a command reads, and the other inputs that one of its options may name, to the folder of a case."""
     (folder / "in").mkdir(parents=True)
-    names = {argument.removeprefix("in/") for argument in command if argument.startswith("in/")}
-    for name in sorted(names | {"other.txt"}):
+    names = {*names_of_inputs(thing), "other.txt"}
+    for name in sorted(names):
         path = source / name
         if path.is_dir():
             shutil.copytree(path, folder / "in" / name)

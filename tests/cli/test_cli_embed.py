@@ -147,6 +147,14 @@ def test_a_file_holds_each_word_once_with_the_vector_asked_for(
     assert (tmp_path / "glove").read_text(encoding="utf-8").splitlines() == lines
 
 
+def test_a_word_with_a_blank_is_refused_with_its_file_before_the_model_is_loaded(tmp_path: Path) -> None:
+    words = tmp_path / "w.txt"
+    words.write_text("late\nNew York\n", encoding="utf-8")
+    result = run("vectors", tmp_path / "no model", words, "-o", tmp_path / "v.txt")
+    assert_fails(result, 1, f"{words}: a word must not have blanks")
+    assert not (tmp_path / "v.txt").exists()
+
+
 def test_lists_of_words_are_words(tiny_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "w.jsonl.gz").write_bytes(gzip.compress(json.dumps(["Yes", ".", "Yes", "\udc80"]).encode() + b"\n"))
     assert read_words(tmp_path / "w.jsonl.gz") == (["Yes", ".", "?"], 0, 1)

@@ -90,3 +90,28 @@ def test_a_kept_file_that_was_cut_is_named_and_without_it_the_layers_are_compute
     again = add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
     for row, expected in zip(again, whole, strict=True):
         np.testing.assert_array_equal(row["bilm_layers"], expected["bilm_layers"])
+
+
+def test_while_layers_are_computed_nothing_has_a_name_of_their_folder_and_what_a_killed_process_left_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elmo_hf.embedding.feature_cache.WINDOW_ROWS", 2)  # the second rows follow written ones
+    dataset, model = make_dataset("labelling"), make_task_model("labelling")
+    add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path / "first")
+    (file,) = (tmp_path / "first").iterdir()
+    folder = tmp_path / "second"
+    partial = folder / f".{file.name}.partial"
+    partial.mkdir(parents=True)
+    (partial / "tmpabc").write_bytes(b"left by a killed process")
+    names: list[set[str]] = []
+    compute = model.compute_bilm_layers
+
+    def look(**batch: Any) -> torch.Tensor:
+        names.append({path.name for path in folder.iterdir()})
+        return compute(**batch)
+
+    model.compute_bilm_layers = look
+    add_bilm_layers(dataset, model, TOKENIZER, folder=folder)
+    assert names == [{partial.name, f".{file.name}.lock"}] * 2
+    assert [path.name for path in folder.iterdir()] == [file.name]
+    assert (folder / file.name).read_bytes() == file.read_bytes()

@@ -6,6 +6,7 @@ which it dies or meets an error. `python -m tests.faults` kills at any time.
 
 import errno
 import fcntl
+import gc
 import multiprocessing
 import os
 import resource
@@ -29,9 +30,10 @@ import elmo_hf.conversion.convert
 import elmo_hf.language_model.surprisal_table
 import elmo_hf.share.export
 import elmo_hf.training.corpora
-import elmo_hf.training.run  # noqa: F401
+import elmo_hf.training.run
 from elmo_hf.cli import app
 from elmo_hf.embedding import shards
+from elmo_hf.folder.loading import tiny_model
 
 # Processes forked from this one would share tqdm's own lock, which a killed one may hold for ever.
 tqdm.set_lock(threading.RLock())
@@ -119,8 +121,22 @@ class Run:
         return Outcome(self._process.exitcode or 0, printed.decode(errors="replace"))
 
 
+def warm_up(folder: Path, corpus: Path) -> None:
+    """Does once what every forked process would do again: transformers, typer and matplotlib make tables.
+
+    Args:
+        folder: for what is written.
+        corpus: a text.
+    """
+    folder.mkdir(exist_ok=True)
+    tiny_model()
+    app(["vocab", str(corpus), "-o", str(folder / "words.txt")], standalone_mode=False)
+    elmo_hf.training.run.draw_curve([{"forward_loss": 1.0, "step": 1}], folder / "curve.png")
+
+
 def _become(arguments: list[str], folder: Path, arrange: Callable[[], object], output: int) -> None:
     """What a forked process does: it becomes one that runs the command alone."""
+    gc.freeze()  # `gc.collect`, which a Trainer calls, would copy all that this process shares with its parent
     os.dup2(output, 1)
     os.dup2(output, 2)
     sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)

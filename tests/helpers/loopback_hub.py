@@ -4,8 +4,8 @@ It imitates, as seen from `huggingface_hub` 2.4: repositories with commits, priv
 clients act on. Every file is sent inside a commit. Everything is in memory.
 
 It does not imitate large files (git LFS and Xet, which `huggingface_hub` chooses by itself), branches, pull requests,
-gated repositories, deletions, pagination, resumed downloads, rate limits or the check of a card's metadata. Whether the
-real Hub agrees, only the real Hub can tell.
+gated repositories, deletions of folders, pagination, resumed downloads, rate limits or the check of a card's metadata.
+Whether the real Hub agrees, only the real Hub can tell.
 """
 
 import base64
@@ -16,9 +16,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pytest
 from huggingface_hub import ModelCard
 
 TOKEN = "hf_loopback"
@@ -158,7 +160,9 @@ class Handler(BaseHTTPRequestHandler):
         _, files = repository.at(revision)
         items = [json.loads(line) for line in body.splitlines()]
         added = [item["value"] for item in items if item["key"] == "file"]
-        files = files | {value["path"]: base64.b64decode(value["content"]) for value in added}
+        removed = {item["value"]["path"] for item in items if item["key"] == "deletedFile"}
+        left = {path: content for path, content in files.items() if path not in removed}
+        files = left | {value["path"]: base64.b64decode(value["content"]) for value in added}
         oid = repository.commit(files)
         return 200, {"commitUrl": f"{self.server.url}/{name}/commit/{oid}", "commitOid": oid}, {}
 
@@ -195,3 +199,22 @@ ROUTES: list[tuple[str, str, Callable[..., Answer]]] = [
     ("GET", f"/api/models/{NAME}/tree/([^/]+)(/.*)?", Handler.tree),
     ("GET HEAD", f"/{NAME}/resolve/([^/]+)/(.+)", Handler.resolve),
 ]
+
+
+def talk_to(hub: LoopbackHub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process, which imported `huggingface_hub` long ago, talks to a loopback Hub and waits between no tries.
+
+    Args:
+        hub: the Hub.
+        folder: the folder for what is downloaded from it.
+        monkeypatch: replaces the constants that have another address.
+    """
+    constants = {"ENDPOINT": hub.url, "HF_HUB_OFFLINE": False, "HF_TOKEN_PATH": str(folder / "none")}
+    constants["HUGGINGFACE_CO_URL_TEMPLATE"] = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
+    constants["HF_HUB_CACHE"] = str(folder / "cache")
+    values = {f"huggingface_hub.constants.{name}": value for name, value in constants.items()}
+    values |= {"time.sleep": lambda seconds: None, "transformers.utils.hub._hf_api": None}  # it keeps its address
+    for name, value in values.items():
+        monkeypatch.setattr(name, value, raising=False)
+    for name, value in hub.environment().items():
+        monkeypatch.setenv(name, value)

@@ -13,7 +13,7 @@ from elmo_hf import ElmoConfig, ElmoModel, ElmoTokenizer
 from elmo_hf.kernels.path import scan_path
 from tests.helpers.checkpoints import BASE, allennlp_to_folder
 from tests.helpers.language_models import tiny_files
-from tests.helpers.loopback_hub import LoopbackHub
+from tests.helpers.loopback_hub import LoopbackHub, talk_to
 from tests.helpers.rows import C
 from tests.helpers.tiny_inputs import TINY
 
@@ -117,14 +117,6 @@ def hub() -> Iterator[LoopbackHub]:
 
 @pytest.fixture
 def online(hub: LoopbackHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> LoopbackHub:
-    """This process, which imported `huggingface_hub` long ago, talks to the loopback Hub and waits between no tries."""
-    constants = {"ENDPOINT": hub.url, "HF_HUB_OFFLINE": False, "HF_TOKEN_PATH": str(tmp_path / "none")}
-    constants["HUGGINGFACE_CO_URL_TEMPLATE"] = hub.url + "/{repo_id}/resolve/{revision}/{filename}"
-    constants["HF_HUB_CACHE"] = str(tmp_path / "cache")
-    values = {f"huggingface_hub.constants.{name}": value for name, value in constants.items()}
-    values |= {"time.sleep": lambda seconds: None, "transformers.utils.hub._hf_api": None}  # it keeps its address
-    for name, value in values.items():
-        monkeypatch.setattr(name, value, raising=False)
-    for name, value in hub.environment().items():
-        monkeypatch.setenv(name, value)
+    """This process talks to the loopback Hub."""
+    talk_to(hub, tmp_path, monkeypatch)
     return hub

@@ -71,6 +71,21 @@ def test_what_is_no_part_of_a_model_stays_at_home_unless_it_is_asked_for(online:
     assert f"Left out, unless --include names it: {left_out}." in output.splitlines()
 
 
+def test_a_push_removes_what_the_repository_has_of_an_earlier_model_and_leaves_other_files(
+    online: LoopbackHub, copied: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    index, shard = "model.safetensors.index.json", "model-00001-of-00002.safetensors"
+    stale = ["vector_words.txt", "generation_config.json", index, shard]
+    others = ["LICENSE", "mine.safetensors", "docs/config.json", "log.json"]
+    online.add("org/elmo", dict.fromkeys([*stale, *others], b"{}"))
+    output_of("push", copied, "org/elmo")
+    assert online.files("org/elmo").keys() == {*others, *(path.name for path in copied.iterdir())}
+    assert len(online.repositories["org/elmo"].commits) == 2
+    output_of("push", copied, "org/elmo")
+    (message,) = [record.getMessage() for record in caplog.records if record.name == "elmo_hf.text"]
+    assert all(name in message for name in stale)
+
+
 def test_weights_beside_those_of_the_model_are_not_sent(online: LoopbackHub, copied: Path, tmp_path: Path) -> None:
     model = ElmoModel.from_pretrained(copied)
     (copied / "model.safetensors").rename(copied / "old.safetensors")
@@ -151,6 +166,21 @@ def test_the_list_that_is_pushed_is_true_of_edited_files_and_of_a_folder_without
             (pushed / file).parent.mkdir(parents=True, exist_ok=True)
             (pushed / file).write_bytes(content)
         assert compare_with_list(pushed).faults == []
+
+
+def test_a_note_names_the_code_and_settings_that_differ_from_the_list(
+    online: LoopbackHub, copied: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output_of("push", copied, "org/whole")
+    assert caplog.messages == []
+    with (copied / "heads_elmo.py").open("a", encoding="utf-8") as file:
+        file.write("# mine\n")
+    (copied / "tokenizer.json").unlink()
+    with (copied / "README.md").open("a", encoding="utf-8") as file:
+        file.write("A card may be edited.\n")
+    output_of("push", copied, "org/edited")
+    (message,) = caplog.messages
+    assert message.startswith(f"Note: heads_elmo.py, tokenizer.json changed or went missing since {copied}/SHA256SUMS")
 
 
 def test_a_pushed_language_model_has_its_softmax_in_a_shard_of_its_own(online: LoopbackHub) -> None:

@@ -425,6 +425,16 @@ def test_the_trainer_resumes_from_the_newest_checkpoint_that_is_whole_and_return
         ElmoPretrainer(model_with(), args, train_dataset=make_corpus()).train(True)
 
 
+def test_the_trainer_refuses_a_named_checkpoint_that_is_damaged_or_incomplete(stopped: Path) -> None:
+    damage(stopped / "checkpoint-4")
+    (stopped / "checkpoint-2" / SUMS).unlink()
+    for name in ("checkpoint-4", "checkpoint-2", "checkpoint-9"):
+        trainer = ElmoPretrainer(model_with(), make_arguments(stopped, max_steps=5), train_dataset=make_corpus())
+        with pytest.raises(ValueError, match=f"{name} must be a checkpoint"):
+            trainer.train(str(stopped / name))
+        assert trainer.state.global_step == 0
+
+
 def test_a_checkpoint_that_may_not_be_read_is_not_taken_for_a_damaged_one(tmp_path: Path) -> None:
     (tmp_path / "checkpoint-2").mkdir()
     write_sums(tmp_path / "checkpoint-2")
