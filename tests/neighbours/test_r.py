@@ -74,6 +74,7 @@ def test_r_reads_words_numbers_and_logical_values_as_they_are(tmp_path: Path) ->
 
 def test_r_reads_a_table_whose_words_all_look_like_numbers_or_logical_values(tmp_path: Path) -> None:
     for word in ("007", "T", "NA"):
+        (tmp_path / "surprisal.csv").unlink(missing_ok=True)
         write_text_table(tmp_path / "surprisal.csv", pa.table({"word": [word, word], "bits": [1.5, 2.5]}))
         assert r(f"{block_of('linguists.md')}cat(d$word, class(d$word))", tmp_path) == [f"{word} {word} character"]
 
