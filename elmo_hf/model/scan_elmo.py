@@ -527,6 +527,7 @@ class BatchLayout:
         self.mask = mask
         self.resets = resets
         self.num_directions = num_directions
+        self._order: ReadingOrder | None = None  # not computed yet
 
     def on(self, device: torch.device) -> "BatchLayout":
         """The same layout on another device."""
@@ -535,10 +536,12 @@ class BatchLayout:
         resets = None if self.resets is None else [reset.to(device) for reset in self.resets]
         return BatchLayout(self.mask.to(device), resets, self.num_directions)
 
-    @functools.cached_property
+    @property
     def order(self) -> ReadingOrder:
         """The reading order; waits for the GPU if the mask is on one."""
-        return reading_order(self.mask, self.resets, self.num_directions)
+        if self._order is None:
+            self._order = reading_order(self.mask, self.resets, self.num_directions)
+        return self._order
 
 
 # ---- The steps of a scan ---------------------------------------------------------------------------------------------
