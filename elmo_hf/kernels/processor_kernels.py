@@ -58,12 +58,19 @@ class WeightState(NamedTuple):
         return is_same_memory and torch.equal(self.sums, other.sums)
 
 
+def are_equal(states: list[WeightState], others: list[WeightState]) -> bool:
+    """Whether as many tensors are the same in both lists of states."""
+    if len(states) != len(others):
+        return False
+    return all(state.equals(other) for state, other in zip(states, others, strict=True))
+
+
 @dataclass(eq=False)
 class ProcessorKernels(Kernels):
     """The fastest kernels for a processor, which the arguments describe."""
 
     faster_scans: tuple[Scan, ...] = (TritonScan(),)
-    # For each weight with a kept copy, its products and its state when they were made.
+    # For each weight with a kept copy, its products and the states of the tensors of which they were made.
     kept: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary, init=False)
 
     def supports(self, weight: Tensor) -> bool:
@@ -77,7 +84,7 @@ class ProcessorKernels(Kernels):
             return weight
         if torch.is_grad_enabled():
             return weight.qdata * weight.scale
-        return self._kept(weight.qdata, partial(EightBitWeight, weight.qdata, weight.scale))
+        return self._kept(weight.qdata, partial(EightBitWeight, weight.qdata, weight.scale), weight.scale)
 
     def directions_per_step(self, weights: list[Weights]) -> int:
         """How many directions take each step together: only one if not all have the same kinds of weights."""
@@ -120,19 +127,22 @@ class ProcessorKernels(Kernels):
         if can_pack(weight, self.multiplies_bfloat16):
             self._kept(weight, partial(PackedProducts, weight))
 
-    def _kept(self, weight: Tensor, make: Callable[[], Any] | None) -> Any:
-        """The products kept for an unchanged weight; without them, those that `make` makes, which are kept then."""
+    def _kept(self, weight: Tensor, make: Callable[[], Any] | None, *others: Tensor) -> Any:
+        """The products kept for an unchanged weight; without them, those that `make` makes, which are kept then.
+
+        They are made again too if one of the other tensors of which they are made has changed.
+        """
         if weight.is_inference():  # changes of such tensors are not counted, so their products are not kept
             return None if make is None else make()
-        products, state_before = self.kept.get(weight, (None, None))
+        products, states_before = self.kept.get(weight, (None, []))
         if products is None and make is None:
             return None
-        state = WeightState.of(weight)
-        if state_before is not None and state.equals(state_before):
+        states = [WeightState.of(tensor) for tensor in (weight, *others)]
+        if are_equal(states, states_before):
             return products
         if make is None:
-            self.kept[weight] = (None, None)
+            self.kept[weight] = (None, [])
             return None
         products = make()
-        self.kept[weight] = (products, state)
+        self.kept[weight] = (products, states)
         return products

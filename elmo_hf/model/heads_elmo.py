@@ -10,7 +10,6 @@ needs.
 """
 
 from collections.abc import Collection, Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -504,19 +503,21 @@ class LinearChainCRF(nn.Module):
         self.transitions = nn.Parameter(torch.zeros(len(labels), len(labels)))
         self.start = nn.Parameter(torch.zeros(len(labels)))
         self.end = nn.Parameter(torch.zeros(len(labels)))
+        self._impossible_rows: list[list[bool]] | None = None  # not made yet
 
-    @cached_property
+    @property
     def _impossible(self) -> list[list[bool]]:
         """Like `transitions`, with a last row for the beginning of a text.
 
         Made on first use, because a model on the meta device, whose shapes are checked, must take no memory. A list,
         because loading loses a tensor that is neither a parameter nor a persistent buffer.
         """
-        names = frozenset(self.labels)
-        rows = []
-        for first in [*self.labels, "O"]:
-            rows.append([not may_follow(first, second, names) for second in self.labels])
-        return rows
+        if self._impossible_rows is None:
+            names = frozenset(self.labels)
+            self._impossible_rows = []
+            for first in [*self.labels, "O"]:
+                self._impossible_rows.append([not may_follow(first, second, names) for second in self.labels])
+        return self._impossible_rows
 
     def init_parameters(self) -> None:
         """Starts from zeros."""

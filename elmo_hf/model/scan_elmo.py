@@ -527,6 +527,7 @@ class BatchLayout:
         self.mask = mask
         self.resets = resets
         self.num_directions = num_directions
+        self._order: ReadingOrder | None = None  # not computed yet
 
     def on(self, device: torch.device) -> "BatchLayout":
         """The same layout on another device."""
@@ -535,10 +536,12 @@ class BatchLayout:
         resets = None if self.resets is None else [reset.to(device) for reset in self.resets]
         return BatchLayout(self.mask.to(device), resets, self.num_directions)
 
-    @functools.cached_property
+    @property
     def order(self) -> ReadingOrder:
         """The reading order; waits for the GPU if the mask is on one."""
-        return reading_order(self.mask, self.resets, self.num_directions)
+        if self._order is None:
+            self._order = reading_order(self.mask, self.resets, self.num_directions)
+        return self._order
 
 
 # ---- The steps of a scan ---------------------------------------------------------------------------------------------
@@ -657,7 +660,8 @@ class Kernels:
     def apply(self, module: Any, inputs: Tensor) -> Tensor:
         """`module(inputs)`.
 
-        Without a gradient, a large linear on a CPU multiplies as in a scan; a plain convolution is one product.
+        Without a gradient, a large linear on a CPU multiplies as in a scan; a plain convolution is one product. Where
+        the processor does not multiply bfloat16, a module without modules inside it runs in float32.
         """
         device = inputs.device.type
         cast_dtype = autocast_dtype(device)
@@ -668,7 +672,9 @@ class Kernels:
             if self._multiplies_as_in_a_scan(weight, cast_dtype):
                 bias = None if module.bias is None else module.bias[None, None]
                 return self.products([weight]).times(inputs[None], bias)[0]
-        if self.must_widen(cast_dtype or inputs.dtype, device):
+        # PEFT's layers change their weights as they run, when an adapter is merged, so they must not run with copies.
+        has_modules = next(module.children(), None) is not None
+        if not has_modules and self.must_widen(cast_dtype or inputs.dtype, device):
             with torch.autocast(device, enabled=False):
                 parameters = {name: parameter.float() for name, parameter in module.named_parameters()}
                 return torch.func.functional_call(module, parameters, inputs.float()).to(inputs.dtype)

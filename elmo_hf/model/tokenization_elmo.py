@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from itertools import product
 from typing import Any, NamedTuple, TypeGuard
 
@@ -239,6 +239,7 @@ class VocabularyCodec:
         require_names(vocabulary, (PADDING, BEGIN_SENTENCE, END_SENTENCE, UNKNOWN_WORD))
         self.symbols = vocabulary
         self._words = {word_id: word for word, word_id in vocabulary.items()}
+        self._is_lower_case: bool | None = None  # not known yet
 
     @classmethod
     def of_file(cls, path: str) -> "VocabularyCodec":
@@ -255,10 +256,12 @@ class VocabularyCodec:
         last_id = max(self._words)
         return [self._words.get(word_id, f"<unused{word_id}>") for word_id in range(1, last_id + 1)]
 
-    @cached_property
+    @property
     def is_lower_case(self) -> bool:
         """Whether only special words have upper-case letters; words are then looked up in lower case."""
-        return all(word == word.lower() for word in self.symbols if word not in SPECIAL_WORDS)
+        if self._is_lower_case is None:
+            self._is_lower_case = all(word == word.lower() for word in self.symbols if word not in SPECIAL_WORDS)
+        return self._is_lower_case
 
     def encode(self, words: Sequence[str]) -> np.ndarray:
         """Maps N words to `(N,)` int64 ids; unknown words become `<UNK>`."""
@@ -599,7 +602,8 @@ def _windows(text: SplitText, size: int, side: str, stride: int | None) -> list[
 class WordEncoding:
     """An encoded text or pair, with the methods of `tokenizers.Encoding`, which return None if there is no answer.
 
-    Deliberate difference from Rust: positions are computed on first use.
+    Deliberate difference from Rust: positions are computed on first use. They are no `cached_property`: in Python 3.11
+    it has a lock, which `datasets` sends to its processes by dill, and which nobody can open there.
     """
 
     def __init__(self, texts: tuple[SplitText, ...], boundaries: tuple[str, str] | None) -> None:
@@ -609,6 +613,7 @@ class WordEncoding:
         self.boundaries = boundaries
         self.num_padding = 0
         self.padding_side = "right"
+        self._positions: list[Position] | None = None  # not computed yet
         # The words and boundaries in order, without padding.
         self.flat_words: list[str] = []
         for text in texts:
@@ -626,9 +631,14 @@ class WordEncoding:
         self.num_padding = num_padding
         self.padding_side = side
 
-    @cached_property
+    @property
     def positions(self) -> list[Position]:
         """Every position, including padding."""
+        if self._positions is None:
+            self._positions = self._make_positions()
+        return self._positions
+
+    def _make_positions(self) -> list[Position]:
         positions = []
         for text_index, text in enumerate(self.texts):
             places = zip(text.words, text.offsets, text.indices, strict=True)

@@ -1,6 +1,6 @@
-"""What each of two processes does in `test_sharded_training.py`: it trains a classifier whose weights are shared out.
+"""What each of two processes does in `test_sharded_training.py`: they train a classifier.
 
-Each process reads its own half of a batch, so the sharded model sees the batch as the whole one does.
+Each process reads its own half of a batch, so the two see the batch as one process does.
 """
 
 import copy
@@ -8,9 +8,11 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.algorithms.join import Join
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
 
 from elmo_hf.model.layers_elmo import BiLMLayer, CharacterCNN
 from tests.helpers.task_models import make_batch, make_task_model
@@ -75,3 +77,41 @@ def main(folder: Path) -> None:
         assert not weights[scale].equal(start.get_parameter(scale))
     (folder / f"done-{rank}").touch()
     torch.distributed.destroy_process_group()
+
+
+def train_uneven(folder: Path) -> None:
+    """Trains where one process has three batches and the other one, and compares the weights with those of one process.
+
+    DDP divides the sum of the gradients by the number of processes, also when a process has no more batches.
+    """
+    torch.distributed.init_process_group("gloo")
+    rank = torch.distributed.get_rank()
+    rows = [[0, 1, 2], [1]]
+    start = make_task_model("classification", freeze_bilm=False, representation_dropout=0.0).train()
+    whole = copy.deepcopy(start)
+    optimizer = torch.optim.SGD(whole.parameters(), lr=RATE)
+    for step in range(3):
+        optimizer.zero_grad()
+        for rows_of_rank in rows:
+            if step < len(rows_of_rank):
+                (loss_of_row(whole, rows_of_rank[step]) / 2).backward()
+        optimizer.step()
+    model = DistributedDataParallel(copy.deepcopy(start))
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    with Join([model]):
+        for row in rows[rank]:
+            optimizer.zero_grad()
+            loss_of_row(model, row).backward()
+            optimizer.step()
+    for name, expected in whole.named_parameters():
+        # Sums of the two gradients are taken in another order.
+        torch.testing.assert_close(model.module.get_parameter(name), expected, rtol=1e-4, atol=1e-6)
+    assert not whole.classifier.weight.equal(start.classifier.weight)
+    (folder / f"done-{rank}").touch()
+    torch.distributed.destroy_process_group()
+
+
+def loss_of_row(model: nn.Module, row: int) -> Tensor:
+    """The loss of one text."""
+    loss: Tensor = model(**make_batch("classification", rows=slice(row, row + 1))).loss
+    return loss

@@ -66,6 +66,18 @@ def test_eight_bit_weights_take_the_fast_scan_and_compute_the_equations(
 
 
 @torch.no_grad()
+def test_a_scale_that_changes_alone_is_used_as_it_is(model: ElmoModel, inputs: dict[str, Tensor]) -> None:
+    eight = copy.deepcopy(model)
+    torchao.quantize_(eight, torchao.Int8WeightOnlyConfig())
+    before = eight(**inputs).last_hidden_state
+    for layer in eight.bilm.layers:
+        layer.forward_lstm.recurrent_linear.weight.scale.mul_(2)
+    after = eight(**inputs).last_hidden_state
+    torch.testing.assert_close(after, copy.deepcopy(eight)(**inputs).last_hidden_state, rtol=0, atol=0)
+    assert (after - before).abs().max() > 0.01
+
+
+@torch.no_grad()
 def test_weights_whose_inputs_are_quantised_too_take_the_reference(model: ElmoModel, inputs: dict[str, Tensor]) -> None:
     other = copy.deepcopy(model)
     torchao.quantize_(other, torchao.Int8DynamicActivationInt8WeightConfig())

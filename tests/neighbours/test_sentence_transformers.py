@@ -86,6 +86,15 @@ def test_a_limit_of_the_length_cuts_texts_and_is_on_the_card(folder: Path, tmp_p
     model.max_seq_length = 6
     model.save(str(tmp_path))
     assert "**Maximum Sequence Length:** 6 tokens" in (tmp_path / "README.md").read_text(encoding="utf-8")
-    np.testing.assert_allclose(
-        model.encode(["one two three four five"]), model.encode(["one two three four"]), atol=1e-6
-    )
+    whole = model.encode(["one two three four"])
+    for limited in (model, open_folder(tmp_path)):
+        assert limited.max_seq_length == 6
+        np.testing.assert_allclose(limited.encode(["one two three four five"]), whole, atol=1e-6)
+
+
+def test_a_prompt_fails_and_gives_no_vectors_as_the_page_says(folder: Path) -> None:
+    model = open_folder(folder)
+    model.prompts = {"query": "query: "}
+    for arguments in ({"prompt": "query: "}, {"prompt_name": "query"}):
+        with pytest.raises(RuntimeError, match="cannot be converted to Scalar"):
+            model.encode(TEXTS, **arguments)
