@@ -50,14 +50,14 @@ from .configuration_elmo import (
 #                 word's end, and leaves the others where they are.
 #     hyphens     They stay only between letters or digits: `well-known`, but `- 5`, `pre - and`, `U.S. - led`.
 #     full stops  They stay in `_ABBREVIATIONS` and single capitals before another word (`Mr. X`, but `Mr . , X`), and
-#                 after single letters (`U.S.`, at the end of a text too). The script splits off a text's last one alone.
+#                 after single letters (`U.S.`, at the end of a text too). The script splits off only a text's last.
 #     runs        Several of one mark, or of ! and ?, are one word: `....`, `---`, `?!`, `##`, `<<`.
 #     numbers     They stay whole with .,:/ between digits, and end before a letter: `1,000`, `7:45 pm`, `1.5 m`.
 #     names       Web and mail addresses and emoticons stay whole, and file names with one of `_FILE_SUFFIXES`:
 #                 `report.pdf`, but `main . py`.
 #     clitics     ’ is an apostrophe too, all clitics of a word are split off (`I 'd 've`), and capitals make no
 #                 difference (`CAN NOT`), but a capital letter, an apostrophe and a capital letter stay together
-#                 (`O'Brien`, and so `I'LL`). `' tis`, `' twas`, `more ' n`, `d ' ye`, `gimme` and `lemme` are no clitics.
+#                 (`O'Brien`, and so `I'LL`). The script also splits 'tis, 'twas, more'n, d'ye, gimme and lemme.
 
 _LETTER = r"[\p{L}\p{M}\p{N}_]"
 _END = rf"(?!{_LETTER})"
@@ -1114,20 +1114,21 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             data["length"] = padded_lengths
         if return_overflowing_tokens:
             data["overflow_to_sample_mapping"] = np.array(samples, dtype=np.int64)
-        if not encodings:
-            data = self._without_texts(data)
+        data = self._with_all_axes(data)
         is_alone = not is_batched and return_tensors is None and not return_overflowing_tokens
         return BatchEncoding(convert(data, return_tensors, drop_batch=is_alone), encodings)
 
-    def _without_texts(self, names: Iterable[str]) -> dict[str, np.ndarray]:
-        """What a batch without texts has under these names of `BatchEncoding`: arrays with the axes of every batch."""
+    def _with_all_axes(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The rows of a batch by name; without texts, arrays with the axes of every batch in place of no rows."""
+        if len(data["input_ids"]) > 0:
+            return data
         shapes = {
             "input_ids": (0, 0, *self._codec.id_shape),
             "offset_mapping": (0, 0, 2),
             "length": (0,),
             "overflow_to_sample_mapping": (0,),
         }
-        return {name: np.zeros(shapes.get(name, (0, 0)), dtype=np.int64) for name in names}
+        return {name: np.zeros(shapes.get(name, (0, 0)), dtype=np.int64) for name in data}
 
     def _split_row(self, row: tuple[Any, ...], is_split_into_words: bool) -> tuple[SplitText, ...]:
         """The words of one text, or of a pair."""
