@@ -33,7 +33,16 @@ from .layers_elmo import (
     refuse_numbers,
 )
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, can_return_tuple
-from .scan_elmo import State, Stepped, autocast_dtype, has_transforms, is_exporting, lstm, scan_words
+from .scan_elmo import (
+    State,
+    Stepped,
+    autocast_dtype,
+    breaks_compiled_graphs,
+    has_transforms,
+    is_exporting,
+    lstm,
+    scan_words,
+)
 
 logger = logging.get_logger(__name__)
 
@@ -120,7 +129,7 @@ def reverse_words(values: Tensor, mask: Tensor) -> Tensor:
 class LSTM(nn.LSTM):
     """`nn.LSTM` of one direction, from a state of zeros; compiled graphs break here."""
 
-    @torch.compiler.disable
+    @breaks_compiled_graphs
     def forward(self, inputs: Tensor) -> Tensor:
         """Maps `(N, W, input_size)` to `(N, W, S)`; word by word in a graph that is being exported."""
         # Autocast's own cast comes too late: by then torch has chosen oneDNN's LSTM, for float32, and that fails in
@@ -494,7 +503,8 @@ IMPOSSIBLE = -1e4
 class LinearChainCRF(nn.Module):
     """Scores label sequences by `transitions` `(K, K)`, from row to column, `start` `(K,)` and `end` `(K,)`.
 
-    Compiled graphs break at its methods, because their loops over words would need a graph for each length.
+    Compiled graphs break at its methods, because their loops over words would need a graph for each length. An exported
+    graph holds them, but `torch.export` with `strict=True` cannot read `_impossible`.
     """
 
     def __init__(self, labels: list[str]) -> None:
@@ -523,7 +533,7 @@ class LinearChainCRF(nn.Module):
         for parameter in self.parameters():
             init.zeros_(parameter)
 
-    @torch.compiler.disable
+    @breaks_compiled_graphs
     def loss(self, emissions: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Negative log-likelihood, summed over texts, in float32 at least.
 
@@ -550,7 +560,7 @@ class LinearChainCRF(nn.Module):
         alphas = _alphas(emissions, mask, transitions, start)
         return (alphas[:, -1] + end).logsumexp(dim=-1).masked_fill(~mask[:, 0], 0)
 
-    @torch.compiler.disable
+    @breaks_compiled_graphs
     def log_marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Maps emissions `(N, W, K)` to log p(y_t = k) `(N, W, K)`, arbitrary on padding."""
         emissions, transitions, start, end = self._scores(emissions)
@@ -567,7 +577,7 @@ class LinearChainCRF(nn.Module):
         return (alphas + betas.transpose(0, 1)).log_softmax(dim=-1)
 
     @torch.no_grad()
-    @torch.compiler.disable
+    @breaks_compiled_graphs
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Maps emissions `(N, W, K)` to each text's best labels `(N, W)` (Viterbi), arbitrary on padding."""
         emissions, transitions, start, end = self._scores(emissions)
@@ -1094,7 +1104,7 @@ def _targets(name: str, positions: Tensor, is_context: Tensor, is_first: Tensor)
     return torch.where(is_null, first, positions.masked_fill(is_left_out, IGNORED))
 
 
-@torch.compiler.disable
+@breaks_compiled_graphs
 def _refuse_illegal(name: str, positions: Tensor, is_legal: Tensor) -> None:
     """Raises ValueError unless `is_legal` `(B,)` is True for all positions `(B,)`."""
     if not may_depend_on(positions):

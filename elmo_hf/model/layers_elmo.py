@@ -95,7 +95,8 @@ def check_shape(name: str, value: object, shape: Sequence[int | str]) -> None:
     is_legal = len(actual) == len(shape)
     if is_legal:
         is_legal = all(isinstance(size, str) or size == length for size, length in zip(shape, actual, strict=True))
-    require(is_legal, name, f"a tensor of shape ({', '.join(map(str, shape))})", actual or value)
+    if not is_legal:  # only then, because a graph that is being made has no text of a length
+        require(False, name, f"a tensor of shape ({', '.join(map(str, shape))})", actual or value)
 
 
 def may_look_at(tensor: Tensor) -> bool:

@@ -40,7 +40,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -238,14 +238,36 @@ def in_onednn_layout(weight: Tensor, rows: int) -> Tensor:
 # In eager mode it is a Python loop. `torch.export` would unroll that loop and make one graph for each length T; torch's
 # scan operator holds the step once.
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
 State = tuple[Tensor, ...]
 # For annotations of nested functions, where torch.compile cannot read `tuple[State, Tensor]`.
 Stepped = tuple[State, Tensor]
 
 
 def is_exporting() -> bool:
-    """Whether a graph is being exported. An exported graph must be one; `torch.compile` may make several."""
+    """Whether a graph is being exported. An exported graph must be one; `torch.compile` may make several.
+
+    A torch without `torch.compiler.is_exporting` does not tell an export with `strict=True` from `torch.compile`, so it
+    refuses that export.
+    """
+    if hasattr(torch.compiler, "is_exporting"):
+        return torch.compiler.is_exporting()
     return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
+
+
+def breaks_compiled_graphs(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Leaves a function to Python where `torch.compile` makes a graph; an exported graph holds it."""
+    in_python = torch.compiler.disable(function)
+
+    @functools.wraps(function)
+    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        if is_exporting():
+            return function(*args, **kwargs)
+        return in_python(*args, **kwargs)
+
+    return run
 
 
 def scan_words(step: Callable[[State, State], Stepped], state: State, words: State, reverse: bool = False) -> Stepped:
