@@ -152,6 +152,7 @@ def test_models_for_a_task_can_be_exported(task: str, fields: dict[str, Any], tm
 
 
 @pytest.mark.same_rounding
+@pytest.mark.skipif(not hasattr(torch.compiler, "is_exporting"), reason="this torch does not tell them apart")
 @pytest.mark.slow
 def test_a_strict_export_gives_the_models_numbers_for_other_sizes() -> None:
     sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[2, 4]]}
