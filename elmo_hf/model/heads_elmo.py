@@ -132,7 +132,7 @@ class LSTM(nn.LSTM):
     """`nn.LSTM` of one direction, from a state of zeros; compiled graphs break here."""
 
     @breaks_compiled_graphs
-    def forward(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor:  # type: ignore[override]
         """Maps `(N, W, input_size)` to `(N, W, S)`; word by word in a graph that is being exported."""
         # torch chooses the LSTM before autocast casts. For float32 inputs it chooses oneDNN's, which then gets bfloat16
         # and fails where the processor has no bfloat16 products. So we cast first.
