@@ -9,10 +9,10 @@ Glossary of the whole package; a section's own glossary overrides this one: B ba
 characters per word (`max_word_length`), E character embedding (`char_embedding_size`), F filters in total, W word
 embedding (`word_embedding_size`), P projection (`projection_size`), H memory cell (`cell_size`), L layers
 (`num_hidden_layers`). Widths 2P and 2H are for two directions; a model of one direction (`bidirectional=False`) has P
-and H, and its first layer has the token vector once.
+and H. Layer 0 is the token vector: twice, side by side, with two directions, and once with one.
 
 Deliberate differences from bilm-tf's `options.json`: None (never 0) switches a clip off; fields record whether a linear
-projection exists (`char_projection`, `cell_projection`); bilm-tf infers this from sizes, AllenNLP always assumes one;
+projection exists (`char_projection`, `cell_projection`), which bilm-tf infers from sizes and AllenNLP always assumes;
 the 1.0 that TensorFlow adds to the forget gate at run time is `forget_bias`, so weights stay bit-exact.
 """
 
@@ -80,6 +80,7 @@ EXTRA_ATTRIBUTES = {
 # Rules that several fields share: each in words, and as a check.
 RATE = ("in [0, 1)", lambda value: 0 <= value < 1)
 CLIP = ("a positive number, or None to switch it off", lambda value: 0 < value < math.inf)
+# The rule of the field `word_vectors` in words; `are_word_vectors` checks it.
 WORD_VECTORS = "a dict of `num_words`, at least 3, `size`, at least 1, and `trainable`, True or False"
 
 
@@ -195,9 +196,9 @@ class ElmoConfig(PreTrainedConfig):
         task_encoder: `"none"`, or `"lstm"`: a bidirectional LSTM before a task's classifier (see `heads_elmo.py`).
         task_hidden_size: width of each direction of the task's LSTM.
         word_vectors: a task's own word vectors beside ELMo: `num_words` with `<S>`, `</S>` and `<UNK>`, `size`, and
-            whether they are `trainable`. None: the biLM's context-free vectors.
-        mark_size: width of a learned vector for each word's mark, 0 or 1, an input of a task's encoder (`marks`, for
-            example of a sentence's predicate); None: words have no marks.
+            whether they are `trainable`. None: those of layer 0 (see `heads_elmo.py`).
+        mark_size: each word may have a mark, 0 or 1 (`marks`; 1 for example on a sentence's predicate); this is the
+            width of the learned vector for each mark, which the task's encoder reads. None: no marks.
         classifier_dropout: dropout before a task's classifier, in training only.
         pooling: how the vectors of a text's words become one: `"mean"`, `"max"`, or, with a classifier, `"attention"`.
         text_pairs: whether `ElmoForSequenceClassification` compares pairs of texts.
@@ -300,19 +301,24 @@ class ElmoConfig(PreTrainedConfig):
         if not push_to_hub:
             super().save_pretrained(save_directory, **kwargs)
             return
+        # Saved first, pushed second: `super().save_pretrained(push_to_hub=True)` would push only what it writes itself,
+        # without the code that `save_code` wrote above.
         super().save_pretrained(save_directory)
-        # After saving, because transformers would push only files that are written while it saves.
-        self.push_to_hub(kwargs.pop("repo_id", os.path.basename(save_directory)), **kwargs)
+        repo_id = kwargs.pop("repo_id", os.path.basename(save_directory))
+        self.push_to_hub(repo_id, **kwargs)
 
     def validate_architecture(self) -> None:
         """Checks sizes of the biLM against each other."""
         width = self.num_directions * self.projection_size
         legal = f"{self.num_directions} * `projection_size` = {width}"
         require(self.hidden_size == width, "hidden_size", legal, self.hidden_size)
-        inputs = {"char_projection": self.num_features, "cell_projection": self.cell_size}
-        for name, size in inputs.items():
+        input_sizes = {"cell_projection": self.cell_size}
+        if self.token_encoder == "char_cnn":
+            input_sizes["char_projection"] = self.num_features
+        for name, size in input_sizes.items():
+            has_projection = getattr(self, name)
             legal = f"True, because its input is {size} wide and `projection_size` is {self.projection_size}"
-            require(getattr(self, name) is True or size == self.projection_size, name, legal, False)
+            require(has_projection is True or size == self.projection_size, name, legal, has_projection)
         if self.aligned_layers:
             self._validate_aligned_layers(self.aligned_layers)
 
@@ -340,7 +346,8 @@ class ElmoConfig(PreTrainedConfig):
         else:
             require(num_words == 0, "num_input_words", "0 where `token_encoder` is 'word_embedding'", num_words)
         for name in ("bos_token_id", "eos_token_id"):
-            require(getattr(self, name) is not None, name, "given where `alphabet` is 'code_points'", None)
+            legal = "an id: only a config that is made with the alphabet 'bytes' replaces None"
+            require(getattr(self, name) is not None, name, legal, None)
 
     def validate_tasks(self) -> None:
         """Checks the fields of mixes, task models and language models."""
@@ -425,13 +432,13 @@ def save_code(folder: str | os.PathLike) -> None:
 def write_whole(path: Path, content: bytes) -> None:
     """Writes a file whole or not at all; one that has this content already stays as it is.
 
-    A process that is killed meanwhile leaves `.NAME.PID.partial`, which a later one removes. Age tells them from files
-    that are being written, because the process may run on another machine.
+    A process that is killed meanwhile leaves `.NAME.PID.partial`, which a later process removes. Only the file's age
+    can show that it was abandoned: its process may run on another machine, where the PID says nothing here.
     """
-    for unfinished in path.parent.glob(f".{path.name}.*.partial"):
+    for partial in path.parent.glob(f".{path.name}.*.partial"):
         with contextlib.suppress(FileNotFoundError):  # its own process has completed or removed it since
-            if time.time() - unfinished.stat().st_mtime > SECONDS_UNTIL_ABANDONED:
-                unfinished.unlink()
+            if time.time() - partial.stat().st_mtime > SECONDS_UNTIL_ABANDONED:
+                partial.unlink()
     if path.is_file() and path.read_bytes() == content:
         return
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")

@@ -23,6 +23,7 @@ from transformers.utils import ModelOutput, logging
 from .configuration_elmo import ELMO_HF, ElmoConfig, require
 from .layers_elmo import (
     IGNORED,
+    LOGIT_OF_ZERO,
     POOLINGS,
     check_range,
     check_shape,
@@ -32,7 +33,16 @@ from .layers_elmo import (
     refuse_numbers,
 )
 from .modeling_elmo import ElmoModel, ElmoPreTrainedModel, can_return_tuple
-from .scan_elmo import State, Stepped, autocast_dtype, has_transforms, is_exporting, lstm, scan_words
+from .scan_elmo import (
+    State,
+    Stepped,
+    autocast_dtype,
+    breaks_compiled_graphs,
+    has_transforms,
+    is_exporting,
+    lstm,
+    scan_words,
+)
 
 logger = logging.get_logger(__name__)
 
@@ -107,23 +117,24 @@ def reverse_words(values: Tensor, mask: Tensor) -> Tensor:
 # With `mark_size`, [m_t; ELMo_t] replaces ELMo_t; m_t is one of two learned vectors, for words with mark 0 and 1. If
 # the mark shows the predicate, labels of words can be semantic roles (He et al. 2017).
 #
-# Glossary: x word vector (P, or X of the task's own), ELMo the first representation (2P), ELMo' the R - 1 further ones
-# side by side, where R is `num_output_representations`, e the classifier's input (D), N texts, W words of the longest
-# text, P projection, S cell of each direction of the task's LSTM (`task_hidden_size`). Texts are rows of `TextRows`:
-# words first, then padding, no boundaries.
+# Glossary: x word vector, P wide, or X wide if it comes from the task's own table, ELMo the first representation (2P),
+# ELMo' the R - 1 further ones side by side, where R is `num_output_representations`, e the classifier's input (D), N
+# texts, W words of the longest text, P projection, S cell of each direction of the task's LSTM (`task_hidden_size`).
+# Texts are rows of `TextRows`: words first, then padding, no boundaries.
 #
-# Deliberate difference from the paper's models: without `word_vectors` in the config, x is the biLM's own context-free
-# vector, the first P numbers of layer 0; with `word_vectors`, x is a row of the task's own table, as in the paper.
+# Deliberate difference from the paper's models: with `word_vectors` in the config, x is a row of the task's own table,
+# as in the paper; without, x is the first P numbers of layer 0. They are the biLM's own context-free vector, unless
+# layer 0 is one of `aligned_layers`, whose matrix has then mixed its two copies.
 
 
 class LSTM(nn.LSTM):
     """`nn.LSTM` of one direction, from a state of zeros; compiled graphs break here."""
 
-    @torch.compiler.disable
-    def forward(self, inputs: Tensor) -> Tensor:
+    @breaks_compiled_graphs
+    def forward(self, inputs: Tensor) -> Tensor:  # type: ignore[override]
         """Maps `(N, W, input_size)` to `(N, W, S)`; word by word in a graph that is being exported."""
-        # Autocast's own cast comes too late: by then torch has chosen oneDNN's LSTM, for float32, and that fails in
-        # bfloat16 on a processor without products of bfloat16.
+        # torch chooses the LSTM before autocast casts. For float32 inputs it chooses oneDNN's, which then gets bfloat16
+        # and fails where the processor has no bfloat16 products. So we cast first.
         dtype = autocast_dtype(inputs.device.type)
         if dtype is not None:
             inputs = inputs.to(dtype)
@@ -194,14 +205,15 @@ class TaskEncoder(nn.Module):
     def forward(
         self, token_vectors: Tensor, representations: Sequence[Tensor], mask: Tensor, marks: Tensor | None = None
     ) -> Tensor:
-        """Maps x `(N, W, P or X)`, representations `(N, W, 2P)` and `mask` `(N, W)` to e, arbitrary elsewhere.
+        """Maps x `(N, W, P or X)`, representations `(N, W, 2P)` and `mask` `(N, W)` to e.
 
+        Where `mask` is False, e is arbitrary.
         `marks` `(N, W)`, 0 or 1 where `mask` is True, are given if the config has `mark_size`.
         """
         features = representations[0]
         if marks is not None:
             features = torch.cat([self.mark_vectors(marks.long() * mask), features], dim=-1)
-        if self.lstm is not None or self.word_vector_size > 0:  # otherwise x is the biLM's own, which ELMo contains
+        if self.lstm is not None or self.word_vector_size > 0:  # otherwise x is of layer 0, which ELMo contains
             features = torch.cat([token_vectors, features], dim=-1)
         if self.lstm is not None:
             features = self.lstm(features, mask)
@@ -209,7 +221,7 @@ class TaskEncoder(nn.Module):
 
 
 def compare(first: Tensor, second: Tensor) -> Tensor:
-    """Maps u and v `(..., D)` to [u; v; |u - v|; u . v] `(..., 4D)`."""
+    """Maps u and v `(..., D)` to [u; v; |u - v|; u * v] `(..., 4D)`."""
     return torch.cat([first, second, (first - second).abs(), first * second], dim=-1)
 
 
@@ -220,9 +232,9 @@ def compare(first: Tensor, second: Tensor) -> Tensor:
 #     ids -> biLM -> layers -> mixes -> representations -> task encoder -> word vectors -> the task's classifier
 #
 # Freezing is `requires_grad=False` only: autograd stores nothing below the first parameter that learns, and an
-# adapter in a frozen layer still gets its gradient. The biLM has no dropout, so its layers are the same in training
-# and evaluation. A frozen biLM's layers can be computed once and passed as `bilm_layers`, as `feature_cache.py` of the
-# package does.
+# adapter in a frozen layer still gets its gradient. Task models run the biLM without dropout, so its layers are the
+# same in training and evaluation. A frozen biLM's layers can be computed once and passed as `bilm_layers`, as
+# `feature_cache.py` of the package does.
 #
 # Glossary: B batch, T positions of a row, boundaries and padding included, C characters per word, P projection,
 # L layers, N texts, W words of the longest text, D width of an encoded word.
@@ -261,8 +273,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         self.task_encoder = TaskEncoder(config)
         self.word_vectors = None
         if config.word_vectors is not None:
-            num_rows, size = config.word_vectors["num_words"] + 1, config.word_vectors["size"]
-            self.word_vectors = nn.Embedding(num_rows, size, padding_idx=0)
+            num_rows = config.word_vectors["num_words"] + 1  # row 0 is padding
+            self.word_vectors = nn.Embedding(num_rows, config.word_vectors["size"], padding_idx=0)
 
     def post_init(self) -> None:
         """Initialises weights, and freezes the parts that the config names."""
@@ -427,7 +439,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return EncodedTexts(vectors, rows, tuple(layers), is_first)
 
     def token_vectors(self, word_vector_ids: Any, layers: list[Tensor], mask: Tensor) -> Tensor:
-        """The task encoder's x `(B, T, ...)`: its own vectors with dropout, or the biLM's context-free ones."""
+        """The task encoder's x `(B, T, ...)`: its own vectors with dropout, or the first P numbers of layer 0."""
         if self.word_vectors is None:
             return layers[0][..., : self.config.projection_size]
         check_shape("word_vector_ids", word_vector_ids, mask.shape)
@@ -443,6 +455,7 @@ class ElmoTaskModel(ElmoPreTrainedModel):
     def _texts(self, ids: Tensor, mask: Tensor) -> list[Tensor]:
         """A mask `(B, T)` of each row's first text with its boundaries, and one of its second text."""
         is_begin = self.elmo.begins(ids) & mask
+        # On a GPU too, although Python waits for it: one text too many would be left out in silence.
         if may_depend_on(is_begin):
             self._refuse_wrong_texts(is_begin.sum(dim=1))
         text = is_begin.cumsum(dim=1).clamp(min=1)  # 1 in the first text, 2 in the second
@@ -478,7 +491,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
 #     beta_W  = end             beta_t[j] = log sum_k exp(transitions[j, k] + e_{t+1}[k] + beta_{t+1}[k])
 #     log p(y_t = k) = alpha_t[k] + beta_t[k] - log Z
 #
-# With labels named in the IOB2 scheme, `I-X` may follow only `B-X` and `I-X`; other transitions have probability 0.
+# With labels named in the IOB2 scheme, `I-X` may follow only `B-X` and `I-X`; every other transition to `I-X` has
+# probability 0.
 #
 # Glossary: N texts, W words of the longest text, K labels; e emissions `(N, W, K)`, one score for each word and label.
 # Words come first in their row, and padding leaves messages unchanged.
@@ -486,14 +500,12 @@ class ElmoTaskModel(ElmoPreTrainedModel):
 # Deliberate differences from common implementations: the loss sums over unknown labels (-100), so it is exact for
 # partly labelled texts; illegal transitions are masked on use, so weight decay cannot make them possible again.
 
-# Used as log(0): its exponential is exactly 0 in float32, and unlike -inf it gives no NaN.
-IMPOSSIBLE = -1e4
-
 
 class LinearChainCRF(nn.Module):
     """Scores label sequences by `transitions` `(K, K)`, from row to column, `start` `(K,)` and `end` `(K,)`.
 
-    Compiled graphs break at its methods, because their loops over words would need a graph for each length.
+    Compiled graphs break at its methods, because their loops over words would need a graph for each length. An exported
+    graph holds them, but `torch.export` with `strict=True` cannot read `_impossible`.
     """
 
     def __init__(self, labels: list[str]) -> None:
@@ -509,7 +521,7 @@ class LinearChainCRF(nn.Module):
     def _impossible(self) -> list[list[bool]]:
         """Like `transitions`, with a last row for the beginning of a text.
 
-        Made on first use, because a model on the meta device, whose shapes are checked, must take no memory. A list,
+        Made on first use: a model on the meta device, made only to check shapes, must not hold K² entries. A list,
         because loading loses a tensor that is neither a parameter nor a persistent buffer.
         """
         if self._impossible_rows is None:
@@ -524,7 +536,7 @@ class LinearChainCRF(nn.Module):
         for parameter in self.parameters():
             init.zeros_(parameter)
 
-    @torch.compiler.disable
+    @breaks_compiled_graphs
     def loss(self, emissions: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         """Negative log-likelihood, summed over texts, in float32 at least.
 
@@ -540,10 +552,10 @@ class LinearChainCRF(nn.Module):
         agrees = labels.unsqueeze(-1) == torch.arange(len(self.labels), device=labels.device)
         self._refuse_illegal(labels, is_known)
         emissions = _wide(emissions)
-        agreeing = emissions.masked_fill(~agrees & is_known.unsqueeze(-1), IMPOSSIBLE)
+        agreeing = emissions.masked_fill(~agrees & is_known.unsqueeze(-1), LOGIT_OF_ZERO)
         both = torch.cat([emissions, agreeing])
-        log_partition, log_agreeing = self.log_partition(both, torch.cat([mask, mask])).chunk(2)
-        return (log_partition - log_agreeing).sum()
+        log_of_all, log_of_agreeing = self.log_partition(both, torch.cat([mask, mask])).chunk(2)
+        return (log_of_all - log_of_agreeing).sum()
 
     def log_partition(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Maps emissions `(N, W, K)` to log Z `(N,)`, 0 for a text without words."""
@@ -551,7 +563,7 @@ class LinearChainCRF(nn.Module):
         alphas = _alphas(emissions, mask, transitions, start)
         return (alphas[:, -1] + end).logsumexp(dim=-1).masked_fill(~mask[:, 0], 0)
 
-    @torch.compiler.disable
+    @breaks_compiled_graphs
     def log_marginals(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Maps emissions `(N, W, K)` to log p(y_t = k) `(N, W, K)`, arbitrary on padding."""
         emissions, transitions, start, end = self._scores(emissions)
@@ -559,8 +571,8 @@ class LinearChainCRF(nn.Module):
         def step(state: State, word: State) -> Stepped:
             (beta,) = state
             emission, is_word = word
-            before = (transitions + (emission + beta).unsqueeze(1)).logsumexp(dim=2)
-            return (torch.where(is_word, before, beta),), beta
+            previous_beta = (transitions + (emission + beta).unsqueeze(1)).logsumexp(dim=2)
+            return (torch.where(is_word, previous_beta, beta),), beta
 
         ends = end.expand_as(emissions[:, 0])
         _, betas = scan_words(step, (ends,), _by_word(emissions, mask), reverse=True)
@@ -568,7 +580,7 @@ class LinearChainCRF(nn.Module):
         return (alphas + betas.transpose(0, 1)).log_softmax(dim=-1)
 
     @torch.no_grad()
-    @torch.compiler.disable
+    @breaks_compiled_graphs
     def decode(self, emissions: Tensor, mask: Tensor) -> Tensor:
         """Maps emissions `(N, W, K)` to each text's best labels `(N, W)` (Viterbi), arbitrary on padding."""
         emissions, transitions, start, end = self._scores(emissions)
@@ -591,6 +603,7 @@ class LinearChainCRF(nn.Module):
 
         has_next = mask.cumsum(dim=1) < mask.sum(dim=1, keepdim=True)
         words = (*_by_word(emissions, mask), has_next.t().unsqueeze(-1))
+        # `best` is written at the first word, so any numbers of its shape may stand there before.
         starts = start.expand_as(emissions[:, 0])
         (_, best), origins = scan_words(step, (starts, starts), words)
         last = (best + end).argmax(dim=-1, keepdim=True)
@@ -600,12 +613,13 @@ class LinearChainCRF(nn.Module):
     def _scores(self, emissions: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Emissions, transitions, start and end in float32 at least, with illegal transitions impossible."""
         impossible = torch.tensor(self._impossible, device=emissions.device)
-        transitions = _wide(self.transitions).masked_fill(impossible[:-1], IMPOSSIBLE)
-        start = _wide(self.start).masked_fill(impossible[-1], IMPOSSIBLE)
+        transitions = _wide(self.transitions).masked_fill(impossible[:-1], LOGIT_OF_ZERO)
+        start = _wide(self.start).masked_fill(impossible[-1], LOGIT_OF_ZERO)
         return _wide(emissions), transitions, start, _wide(self.end)
 
     def _refuse_illegal(self, labels: Tensor, is_known: Tensor) -> None:
         """Raises ValueError if there is no such label `(N, W)`, or a known one may not follow the one before it."""
+        # On a GPU too, although Python waits for it: a wrong label would only make the loss very large.
         if not may_depend_on(labels):
             return
         check_range("labels", labels, len(self.labels) - 1)
@@ -635,6 +649,7 @@ def _alphas(emissions: Tensor, mask: Tensor, transitions: Tensor, start: Tensor)
         alpha = torch.where(is_word, message + emission, alpha)
         return ((alpha.unsqueeze(2) + transitions).logsumexp(dim=1), alpha), alpha
 
+    # `alpha` is written at the first word, so any numbers of its shape may stand there before.
     starts = start.expand_as(emissions[:, 0])
     _, alphas = scan_words(step, (starts, starts), _by_word(emissions, mask))
     return alphas.transpose(0, 1)
@@ -663,7 +678,7 @@ def _wide(tensor: Tensor) -> Tensor:
 #
 #     u      = pool(e_1 .. e_W)                       over a text's words without boundaries; zero if there are none
 #     logits = A u + b                                one text
-#     logits = A [u; v; |u - v|; u . v] + b           a pair of texts
+#     logits = A [u; v; |u - v|; u * v] + b           a pair of texts; * multiplies element by element
 #
 #     mean, max  as in `layers_elmo.py`
 #     attention  sum_t a_t e_t,  a = softmax_t(q . e_t)    with a learned query q
@@ -690,7 +705,8 @@ class Pooler(nn.Module):
         if self.pooling != "attention":
             return POOLINGS[self.pooling](vectors, mask)
         mask = mask.unsqueeze(-1)
-        scores = self.query(vectors)  # under autocast of another type than the vectors
+        scores = self.query(vectors)
+        # Under autocast the scores have another dtype than the vectors, so the lowest number is that of the scores.
         weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=1)
         return (weights * vectors.masked_fill(~mask, 0)).sum(dim=1)
 
@@ -881,9 +897,9 @@ class ElmoForTokenClassification(ElmoTaskModel):
 # Finds the answer to a question as a span of words in a context, or that the context has none.
 #
 #     q_j, c_i    encoded words of the question and the context, which the biLM reads separately
-#     s_ij        = w_q . q_j + w_qc . (q_j . c_i)                         Seo et al. (2017), equation 1
+#     s_ij        = w_q . q_j + w_qc . (q_j * c_i)                         Seo et al. (2017), equation 1
 #     a_i         = sum_j softmax_j(s_ij) q_j                              the question, weighted for word i
-#     g_i         = [c_i; a_i; |c_i - a_i|; c_i . a_i]
+#     g_i         = [c_i; a_i; |c_i - a_i|; c_i * a_i]                     * multiplies element by element
 #     start, end  = W m_i + b,    m = LSTM(g) in both directions with `task_encoder="lstm"`, else g
 #     start_0     = end_0 = 0                                              no answer, at the first `<S>` of the row
 #     loss        = (-log softmax(start)[first word] - log softmax(end)[last word]) / 2       mean over questions
@@ -899,8 +915,8 @@ class ElmoForTokenClassification(ElmoTaskModel):
 # alone, which would cancel in the softmax; start and end are predicted in the same way.
 #
 # Deliberate differences from other models of transformers: outside the context, only the first `<S>` has a logit, and
-# all others are the lowest number; the loss refuses a label before the context; it leaves out a label after the
-# context, and -100, where other models take position 0.
+# all others are the lowest number; the loss refuses a label before the context; it leaves out -100 (other models take
+# position 0 for it), and any label after the context (others score it if it is inside the row).
 
 # The lowest number of the narrowest type: a logit that is not above it masks a position.
 LOWEST = torch.finfo(torch.float16).min
@@ -943,7 +959,10 @@ def extract_answers(
     max_answer_words: int = 30,
     null_threshold: float | None = None,
 ) -> list[Answer]:
-    """Finds the best answer in each of B contexts; a context without words has no answer, with score 0.
+    """Finds the best answer in each of B contexts.
+
+    A context without words has no answer. Its score is 1 with a threshold, because "no answer" is then the only one
+    that is possible, and 0 without, because then no answer at all has a probability.
 
     Args:
         start_logits: `(B, T)`, the model's.
@@ -1039,8 +1058,8 @@ class ElmoForQuestionAnswering(ElmoTaskModel):
 
         `start_positions` and `end_positions` `(B,)` are the positions of the answer's first and last word. 0, or the
         position of the row's first `<S>`, means that the context has no answer. The loss leaves out -100 and positions
-        after the context's last word: transformers' `run_qa.py` labels so an answer that begins with the last word. If
-        it leaves out everything, it is 0.
+        after the context's last word, which transformers' `run_qa.py` gives to an answer that begins with the last
+        word. If it leaves out everything, it is 0.
 
         Raises:
             TypeError: if ids are not integers.
@@ -1091,13 +1110,14 @@ def _targets(name: str, positions: Tensor, is_context: Tensor, is_first: Tensor)
     is_null = (positions == 0) | (positions == first)
     is_left_out = (positions == IGNORED) | (positions > last_word)
     is_word = is_context.gather(1, positions.clamp(0, num_positions - 1).unsqueeze(1)).squeeze(1)
-    _refuse_illegal(name, positions, is_null | is_left_out | is_word)
+    _refuse_positions(name, positions, is_null | is_left_out | is_word)
     return torch.where(is_null, first, positions.masked_fill(is_left_out, IGNORED))
 
 
-@torch.compiler.disable
-def _refuse_illegal(name: str, positions: Tensor, is_legal: Tensor) -> None:
+@breaks_compiled_graphs
+def _refuse_positions(name: str, positions: Tensor, is_legal: Tensor) -> None:
     """Raises ValueError unless `is_legal` `(B,)` is True for all positions `(B,)`."""
+    # On a GPU too, although Python waits for it: a wrong position would only make the loss very large.
     if not may_depend_on(positions):
         return
     illegal_rows = (~is_legal).nonzero().flatten().tolist()

@@ -237,7 +237,7 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
             labels: `(B, T)`, the class of the word at each position, boundaries included; -100 for none.
             state: the state after the previous batch; None starts from zeros.
             output_log_probs: whether to return log-probabilities.
-            output_logits: whether to return logits; None: if there is nothing to predict.
+            output_logits: whether to return logits; None: yes without labels or targets.
             output_hidden_states: whether to return all layers; None: as in the config.
             **kwargs: as in `ElmoModel`; and, with the package, for a window of streams `backward_input_ids`, targets
                 and resets in place of `attention_mask` and `labels`, see its `streams.py`, and `candidates`, the words
@@ -253,8 +253,9 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         require(inputs_embeds is None, "inputs_embeds", "None: language models read `input_ids`", inputs_embeds)
         window = {name: kwargs[name] for name in WINDOW_ARGUMENTS if kwargs.get(name) is not None}
         candidates = kwargs.get("candidates")
-        if candidates is not None or self._trains_on_samples:
-            self.require_package()
+        samples_words = self._trains_on_samples and labels is not None
+        if candidates is not None or samples_words:
+            self.require_package()  # here, before anything is computed
         if window:
             sentences = {"attention_mask": attention_mask, "labels": labels}
             batch = self.require_package().read_window(self, sentences, {"input_ids": input_ids} | window)
@@ -371,8 +372,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
     def full_loss(self, vectors: Tensor, classes: Tensor) -> Tensor:
         """The summed cross-entropy of outputs `(N, P)` and classes `(N,)`; the package's takes less memory."""
-        needs_gradient = torch.is_grad_enabled() and may_depend_on(vectors)
-        if self.package_parts is not None and needs_gradient:
+        may_learn = torch.is_grad_enabled() and may_depend_on(vectors)
+        if self.package_parts is not None and may_learn:
             return self.package_parts.full_loss(self, vectors, classes)
         return -word_log_probs(vectors, classes, *self.output_table).sum()
 
@@ -408,7 +409,10 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
 
 
 class ElmoForCausalLM(ElmoForPreTraining):
-    """The forward language model; of a biLM, only its forward direction is loaded, and saved again."""
+    """The forward language model.
+
+    Loaded from a biLM's folder, it has only the forward direction, and saves only that.
+    """
 
     # Of a biLM: its backward direction, and linear mixes of both directions.
     _keys_to_ignore_on_load_unexpected = [r"\.backward_lstm\.", r"\.linear_mixes\."]

@@ -7,8 +7,9 @@
 The equations and the glossary of a part are at the head of its section. From top to bottom: checks of inputs, pooling,
 mixes, token encoders, the LSTMP of one direction, the biLM.
 
-Until you read `scan_elmo.py`: `apply(m, x)` is `m(x)`, `scan_words` is a loop over words, and `BatchLayout` is the mask
-and the resets of a batch.
+Until you read `scan_elmo.py`: `apply(m, x)` is `m(x)`, `scan_words` is a loop over words, `scan_layer` is
+`LSTMP.forward` of each direction, `BatchLayout` is the mask and the resets of a batch, `Limits` are the limits of both
+clips, and of `current_kernels()`, `weight_of(linear)` is `linear.weight` and `supports(weight)` is True.
 """
 
 import math
@@ -26,6 +27,7 @@ from .scan_elmo import (
     Scanned,
     State,
     Stepped,
+    Tensors,
     Weights,
     apply,
     autocast_dtype,
@@ -95,7 +97,8 @@ def check_shape(name: str, value: object, shape: Sequence[int | str]) -> None:
     is_legal = len(actual) == len(shape)
     if is_legal:
         is_legal = all(isinstance(size, str) or size == length for size, length in zip(shape, actual, strict=True))
-    require(is_legal, name, f"a tensor of shape ({', '.join(map(str, shape))})", actual or value)
+    if not is_legal:  # only then, because a graph that is being made has no text of a length
+        require(False, name, f"a tensor of shape ({', '.join(map(str, shape))})", actual or value)
 
 
 def may_look_at(tensor: Tensor) -> bool:
@@ -471,7 +474,8 @@ def embed_in_blocks(
         return embed(ids, max_word_length)
     lengths, order = _lengths(ids[:, :max_word_length]).sort(descending=True, stable=True)
     num_positions = (lengths + widest_filter).clamp(max=max_word_length).tolist()
-    vectors, start = [], 0
+    vectors = []
+    start = 0
     limit = block_characters or (BLOCK_CHARACTERS if ids.device.type == "cpu" else GPU_BLOCK_CHARACTERS)
     while start < len(ids):
         block = order[start : start + max(1, limit // num_positions[start])]
@@ -486,7 +490,8 @@ def distinct_rows(ids: Tensor, multiplier: int = MULTIPLIER) -> tuple[Tensor, Te
     powers = torch.full((words.shape[1],), multiplier, device=ids.device).cumprod(dim=0)
     hashes, which = (words * powers).sum(dim=1).unique(return_inverse=True)
     indices = torch.arange(len(ids), device=ids.device)
-    distinct = ids[torch.full_like(hashes, len(ids)).scatter_reduce_(0, which, indices, "amin")]
+    first_places = torch.full_like(hashes, len(ids)).scatter_reduce_(0, which, indices, "amin")
+    distinct = ids[first_places]
     if not torch.equal(distinct[which], ids):
         # Two words share a hash: compare the ids themselves, which takes longer.
         return torch.unique(ids, dim=0, return_inverse=True)
@@ -516,6 +521,7 @@ def _lengths(ids: Tensor) -> Tensor:
 #     z_t = W_x x_t + b + W_h h_{t-1}                                split into i, f, g, o
 #     c_t = clip(sigmoid(f + forget_bias) . c_{t-1} + sigmoid(i) . tanh(g), +-cell_clip)
 #     h_t = clip(W_p (sigmoid(o) . tanh(c_t)), +-projection_clip)    recurrent state and output
+#           or, if there is no W_p, sigmoid(o) . tanh(c_t), without a clip
 #
 # This scan, word by word, is the reference for the fast scans in `scan_elmo.py`.
 #
@@ -573,7 +579,7 @@ class LSTMP(nn.Module):
             return inputs, hidden, cell
         keeps = torch.ones_like(mask) if resets is None else ~resets
 
-        def step(state: State, word: State) -> Stepped:
+        def step(state: State, word: Tensors) -> Stepped:
             hidden, cell = self.masked_step(*word, *state)
             return (hidden, cell), hidden
 
@@ -750,10 +756,10 @@ class BiLMLayer(GradientCheckpointingLayer):
         )
 
     def _scan_fast(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
-        lstm = self.forward_lstm
+        first = self.forward_lstm  # both have the same limits
         dtype = autocast_dtype(inputs.device.type) or inputs.dtype
         weights = [lstm.weights() for lstm in self.lstms]
-        limits = Limits(lstm.cell_clip, None if lstm.projection is None else lstm.projection_clip)
+        limits = Limits(first.cell_clip, None if first.projection is None else first.projection_clip)
         return scan_layer(inputs, layout, hidden.to(dtype), cell, weights, limits)
 
     def _scan_by_modules(self, inputs: Tensor, layout: BatchLayout, hidden: Tensor, cell: Tensor) -> Scanned:
@@ -792,7 +798,8 @@ class BiLM(nn.Module):
         The buffer `alignment` `(K, DP, DP)` has the matrices of the K `aligned_layers`.
         """
         super().__init__()
-        self.projection_size, self.cell_size = config.projection_size, config.cell_size
+        self.projection_size = config.projection_size
+        self.cell_size = config.cell_size
         self.num_directions = config.num_directions
         self.layers = nn.ModuleList(
             BiLMLayer(config, has_skip_connection=config.use_skip_connections and index > 0)
@@ -824,8 +831,8 @@ class BiLM(nn.Module):
             mask: `(B, T)`, True on words.
             state: from the previous batch, or None for zeros.
             resets: for each direction `(B, T)`, True on words before which its state is set to zero; None means never.
-            dropout: probability of dropping an element of each layer's input; a skip connection adds the dropped
-                input, as in bilm-tf.
+            dropout: probability of dropping an element of each layer's input; a skip connection adds the input after
+                dropout, as in bilm-tf.
 
         Returns:
             L+1 tensors `(B, T, DP)`, and the state after this batch, detached. The first tensor is `token_vectors`, one
@@ -864,8 +871,9 @@ class BiLM(nn.Module):
         Args:
             token_vectors: returns the vectors `(B, n, P)` of a part of the texts, boundaries included.
             length: T, at least 1.
-            keep: maps the L+1 layers `(B, n, DP)` of a piece to the tensors to keep, `(K, B, n, DP)`. Each number may
-                depend only on the layers' numbers at the same place, because the two halves belong to different words.
+            keep: maps the L+1 layers `(B, n, DP)` of a piece to the tensors to keep, `(K, B, n, DP)`. It must work
+                element by element, because in a piece the forward and the backward half of a vector belong to
+                different words.
             state: from the previous batch, or None for zeros.
 
         Returns:

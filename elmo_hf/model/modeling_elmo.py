@@ -133,7 +133,7 @@ class ElmoModelOutput(HasState, ModelOutput):
         state_hidden: `(B, L, 2P)`, see `HasState`.
         state_cell: `(B, L, 2H)`, see `HasState`.
         hidden_states: with `output_hidden_states=True`, L+1 tensors `(B, T, 2P)`: the token vector twice, then each
-            biLM layer.
+            biLM layer; aligned layers are multiplied by their matrices.
     """
 
     last_hidden_state: Tensor | None = None
@@ -168,7 +168,8 @@ class FittedScale(UnchangedScale):
         self, input_dict: dict[str, list[Tensor]], source_patterns: list[str], target_patterns: list[str], **place: Any
     ) -> dict[str, list[Tensor]]:
         """As in `UnchangedScale`; `place` has the `model`, and the scale's name in it, `full_layer_name`."""
-        (scale,) = super().convert(input_dict, source_patterns, target_patterns)[target_patterns[0]]
+        unchanged = super().convert(input_dict, source_patterns, target_patterns)
+        (scale,) = unchanged[target_patterns[0]]
         if scale.numel() == 1:
             scale = scale.reshape(place["model"].get_parameter(place["full_layer_name"]).shape)
         return {target_patterns[0]: [scale]}
@@ -235,7 +236,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
         return {"input_ids": self._dummy_texts()}
 
     def _dummy_texts(self) -> Tensor:
-        """Ids `(3, 5, ...)`: `<S>`, then four times a word of the last character, or the last word."""
+        """Ids `(3, 5, ...)`: `<S>`, then four times the last word, or a word that repeats the last character."""
+        # With word input, `num_characters` is `vocab_size - 1`, the last word.
         ids = torch.full((3, 5, *self.config.id_shape), self.config.num_characters, device=self.device)
         begin = ids[:, 0]
         if self.config.token_encoder == "word_embedding":
@@ -305,13 +307,14 @@ class ElmoPreTrainedModel(PreTrainedModel):
             written["state_dict"] = dict(kwargs["state_dict"])  # transformers empties what it writes
         super().save_pretrained(save_directory, **written)
         if must_push and is_main_process:
-            self._push(pushing.pop("repo_id", os.path.basename(save_directory)), kwargs, pushing)
+            repo_id = pushing.pop("repo_id", os.path.basename(save_directory))
+            self._push(repo_id, kwargs, pushing)
 
     def _push(self, name: str, saving: dict[str, Any], pushing: dict[str, Any]) -> None:
         """Pushes what `save_pretrained` writes with the arguments `saving`.
 
-        transformers would push only the files that it writes into a folder, and its `push_to_hub` saves again without
-        these arguments.
+        transformers' own push leaves out the files that it did not write, so we call `push_to_hub`. That saves again,
+        without `saving`, so we call it on a copy whose `save_pretrained` has these arguments.
         """
         if "max_shard_size" in saving:
             pushing["max_shard_size"] = saving["max_shard_size"]
@@ -374,7 +377,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
 
     def _initialize_weights(self, module: nn.Module, *_: bool) -> None:
         # In custom code, transformers assumes that a module without parameters of its own is loaded, and skips it. Our
-        # modules initialise their children's parameters, and the functions of `init` do not change loaded ones.
+        # modules initialise their children's parameters, and the functions of `init` do not change loaded ones, so the
+        # flag (`*_`) that says "custom code" is not passed on.
         super()._initialize_weights(module)
 
     @torch.no_grad()
@@ -399,8 +403,9 @@ def file_of(source: str, name: str, revision: str | None) -> Path | None:
 
 
 # A config names `modeling_elmo.FeatureExtractionPipeline`, transformers' own class, which this file imports; so
-# `pipeline` needs no task. A subclass would not do: BERTopic takes another model, silently, unless "pipeline" is in the
-# full name of the class. Configs of folders that an earlier version saved have the name below.
+# `pipeline` needs no task. BERTopic knows a pipeline only by `pipeline` in the class's full name, module included, and
+# else silently uses its default model. So this must be transformers' class. Configs of folders that an earlier version
+# saved have the name below.
 ElmoFeatureExtractionPipeline = FeatureExtractionPipeline
 
 

@@ -1,14 +1,17 @@
 # elmo-hf 0.1.0: ELMo (Peters et al. 2018) as a transformers model. Apache License 2.0.
 # Source: elmo_hf/model/ of the package elmo-hf; `elmo-hf info FOLDER` compares a folder's code with it.
-"""Fast scans of one biLM layer over a batch: words only, all directions in step, with a gradient of their own.
+"""Fast scans of one biLM layer over a batch: words only, with a gradient of their own.
 
 The packed scan gives the same numbers as the reference, `LSTMP.forward`, up to the order of float sums and, in half
-precision, up to where it rounds. Step t of all directions, each in its reading order (`ReadingOrder`), is computed
-together for the texts that have a word there:
+precision, up to where it rounds. Step t is computed together for the texts that have a word there, in the reading order
+of each direction (`ReadingOrder`). If W_h is small (`Kernels.joint_bytes`), both directions take step t together; in a
+model of the original's size one direction runs after the other.
 
     z_t = W_x x_t + b + W_h h_{t-1}     W_x x_t for many t at once; b includes the forget bias
     c_t = clip(a_t),  a_t = f_t c_{t-1} + i_t g_t        i, f, o = sigmoid, g = tanh of z's four parts
-    h_t = clip(p_t),  p_t = W_p m_t,  m_t = o_t tanh(c_t)
+    h_t = clip(p_t),  p_t = W_p m_t,  m_t = o_t tanh(c_t)        or h_t = p_t = m_t, without a clip, if there is no W_p
+
+Here i, f, g, o are the gates after their activation; in `layers_elmo.py` they are the four parts of z.
 
 Backward, with e_t the gradient of the output at t and 1[.] a clip's gradient (1 inside and at the limits, else 0):
 
@@ -27,9 +30,9 @@ about 7H + P more during the backward pass. Without gradient only the output gro
 Glossary: D directions, B batch, T positions, b_t texts that have a word at step t, N words, P projection, H cell.
 
 From top to bottom: private names of torch, a loop over words for exported graphs, an LSTMP's parameters, products of
-large weights, the reading order of a batch, the operations of a processor, and the packed scan. Everything takes and
-returns tensors, and the file imports only torch and the standard library. The slow reference is `LSTMP.forward` in
-`layers_elmo.py`.
+large weights, the reading order of a batch, what the steps of a scan read and write, the operations of a processor, and
+the packed scan. Everything takes and returns tensors, and the file imports only torch and the standard library. The
+slow reference is `LSTMP.forward` in `layers_elmo.py`.
 """
 
 import functools
@@ -40,7 +43,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -159,11 +162,21 @@ def lstm(inputs: Tensor, state: list[Tensor], weights: list[Tensor]) -> Tensor |
         function = torch.lstm
     except AttributeError:
         return None
-    # With a gradient, cuDNN must be told that it trains.
-    return function(inputs, state, weights, True, 1, 0.0, torch.is_grad_enabled(), False, True)[0]
+    outputs, _, _ = function(
+        inputs,
+        state,
+        weights,
+        True,  # has_biases
+        1,  # num_layers
+        0.0,  # dropout
+        torch.is_grad_enabled(),  # train: with a gradient, cuDNN must be told so
+        False,  # bidirectional
+        True,  # batch_first
+    )
+    return outputs
 
 
-def multiplies_bfloat16() -> bool:
+def processor_multiplies_bfloat16() -> bool:
     """Whether this processor has instructions for products of bfloat16, and oneDNN may use them."""
     return has_bfloat16() and torch.backends.mkldnn.is_available() and may_use_bfloat16()
 
@@ -238,17 +251,42 @@ def in_onednn_layout(weight: Tensor, rows: int) -> Tensor:
 # In eager mode it is a Python loop. `torch.export` would unroll that loop and make one graph for each length T; torch's
 # scan operator holds the step once.
 
-State = tuple[Tensor, ...]
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+Tensors = tuple[Tensor, ...]
+State = Tensors  # what a step passes to the next step
 # For annotations of nested functions, where torch.compile cannot read `tuple[State, Tensor]`.
 Stepped = tuple[State, Tensor]
 
 
 def is_exporting() -> bool:
-    """Whether a graph is being exported. An exported graph must be one; `torch.compile` may make several."""
+    """Whether a graph is being exported. An exported graph must be one; `torch.compile` may make several.
+
+    A torch without `torch.compiler.is_exporting` does not tell an export with `strict=True` from `torch.compile`, so it
+    refuses that export.
+    """
+    if hasattr(torch.compiler, "is_exporting"):
+        return torch.compiler.is_exporting()
     return torch.compiler.is_compiling() and not torch.compiler.is_dynamo_compiling()
 
 
-def scan_words(step: Callable[[State, State], Stepped], state: State, words: State, reverse: bool = False) -> Stepped:
+def breaks_compiled_graphs(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Leaves a function to Python where `torch.compile` makes a graph; an exported graph holds it."""
+    in_python = torch.compiler.disable(function)
+
+    @functools.wraps(function)
+    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        if is_exporting():
+            return function(*args, **kwargs)
+        return in_python(*args, **kwargs)
+
+    return run
+
+
+def scan_words(
+    step: Callable[[State, Tensors], Stepped], state: State, words: Tensors, reverse: bool = False
+) -> Stepped:
     """Runs `step` over the T > 0 words, given as tensors `(T, ...)`, from the last word to the first if `reverse`.
 
     `step` maps the state and one word's tensors to the next state and the word's output. Returns the state after the
@@ -256,7 +294,7 @@ def scan_words(step: Callable[[State, State], Stepped], state: State, words: Sta
     """
     if is_exporting():
 
-        def separate_step(state: State, word: State) -> Stepped:
+        def separate_step(state: State, word: Tensors) -> Stepped:
             state, output = step(state, word)
             return state, output.clone()  # the operator refuses an output that is part of the state
 
@@ -309,7 +347,7 @@ def stack(weights: list[Weights]) -> Weights:
 
     def join(parts: tuple[Any, ...]) -> Any:
         if not isinstance(parts[0], Tensor):
-            return parts[0]  # None, or products of one direction
+            return parts[0]  # None, or one of the package's weights that is no tensor (`Kernels.weight_of`)
         return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
 
     return Weights(*map(join, zip(*weights, strict=True)))
@@ -363,7 +401,7 @@ class PlainProducts:
     def __init__(self, weight: Tensor, block_bytes: int, is_amd: bool = IS_AMD) -> None:
         """Takes the bytes of a block."""
         self.weight = weight
-        self.columns = weight.mT
+        self.transposed = weight.mT
         self.block_bytes = block_bytes
         self.is_amd = is_amd
 
@@ -380,8 +418,8 @@ class PlainProducts:
         if blocks > 1:
             return self._in_blocks(rows, plus, blocks)
         if plus is None:
-            return torch.bmm(rows, self.columns)
-        return torch.baddbmm(plus, rows, self.columns)
+            return torch.bmm(rows, self.transposed)
+        return torch.baddbmm(plus, rows, self.transposed)
 
     def _vectors_second(self, rows: Tensor, plus: Tensor | None) -> Tensor:
         """The same for one direction by oneDNN, with the vectors as its second factor."""
@@ -412,7 +450,8 @@ class PlainProducts:
         if count == 1 and not self.is_amd:
             return 1
         most = min(height // count, self.weight.nbytes // self.block_bytes)
-        return math.gcd(height, 1 << max(most.bit_length() - 1, 0))
+        power_of_two = 1 << max(most.bit_length() - 1, 0)  # the largest that is not above `most`, or 1
+        return math.gcd(height, power_of_two)  # the largest number of equal blocks among the powers of two up to it
 
 
 class PackedProducts:
@@ -498,21 +537,28 @@ def reading_order(mask: Tensor, resets: Sequence[Tensor] | None = None, num_dire
     rows = words.div(mask.shape[1], rounding_mode="floor")
     before = mask.cumsum(dim=1) - mask.long()  # (B, T), words of the text before each position
     after = lengths.unsqueeze(1) - mask.cumsum(dim=1)
-    counts = [before]
+    words_read = [before]  # of each direction (B, T), the words of the text that it reads before each position
     if num_directions == 2:
-        counts.append(after)
-    steps = [count.flatten()[words] for count in counts]
-    places = torch.stack([words[(step * len(texts) + ranks[rows]).argsort()] for step in steps])
-    columns = torch.bincount(steps[0]).tolist()
+        words_read.append(after)
+    places_by_direction = []
+    for num_read in words_read:
+        step_of_word = num_read.flatten()[words]
+        order = (step_of_word * len(texts) + ranks[rows]).argsort()
+        places_by_direction.append(words[order])
+    places = torch.stack(places_by_direction)
+    columns = torch.bincount(before.flatten()[words]).tolist()
     if resets is None:
         return ReadingOrder(texts, ranks, places, columns, None, None)
     keeps = []
     keeps_at_end = []
-    for reset, step, place in zip(resets, counts, places, strict=False):
-        resets_before = mask.new_zeros(mask.shape[0], mask.shape[1] + 1, dtype=torch.long)
-        resets_before.scatter_add_(1, step, reset.long())  # column n: before the word read after n others
-        keeps.append(resets_before.gather(1, step).flatten()[place] == 0)
-        keeps_at_end.append(resets_before.gather(1, lengths.unsqueeze(1)).squeeze(1)[texts] == 0)
+    for direction, num_read in enumerate(words_read):
+        # Column n counts the resets between the n-th and the next word that is read (n = 0: before the first).
+        num_resets = mask.new_zeros(mask.shape[0], mask.shape[1] + 1, dtype=torch.long)
+        num_resets.scatter_add_(1, num_read, resets[direction].long())
+        resets_before = num_resets.gather(1, num_read).flatten()
+        resets_at_end = num_resets.gather(1, lengths.unsqueeze(1)).squeeze(1)
+        keeps.append(resets_before[places[direction]] == 0)
+        keeps_at_end.append(resets_at_end[texts] == 0)
     return ReadingOrder(texts, ranks, places, columns, torch.stack(keeps), torch.stack(keeps_at_end))
 
 
@@ -638,7 +684,7 @@ class Kernels:
     # By dtype, the fewest steps for which a scan packs its weights.
     repays: dict[torch.dtype, int] = field(default_factory=lambda: STEPS_TO_REPAY)
     is_amd: bool = IS_AMD
-    multiplies_bfloat16: bool = field(default_factory=multiplies_bfloat16)
+    multiplies_bfloat16: bool = field(default_factory=processor_multiplies_bfloat16)
     # The scans that are used in place of the packed scan where they support the weights; the first one wins.
     faster_scans: tuple[Scan, ...] = ()
 
@@ -801,9 +847,9 @@ class PackedScan(NamedTuple):
             # Without a trace, gates are written over z, and cells over the state. With one, gates and unclipped cells
             # go into the trace, and only clipped cells into the state.
             trace = None if traces is None else traces[step]
-            products = weights.recurrent.times(hidden, gate_input).to(cell.dtype)
-            gates = products if trace is None else trace.gates
-            input_gate, forget_gate, candidate, output_gate = _activate(products, gates)
+            gate_sums = weights.recurrent.times(hidden, gate_input).to(cell.dtype)  # z
+            gates = gate_sums if trace is None else trace.gates
+            input_gate, forget_gate, candidate, output_gate = _activate(gate_sums, gates)
             unlimited_cell = torch.mul(forget_gate, cell, out=cell if trace is None else trace.cells)
             unlimited_cell.addcmul_(input_gate, candidate)
             _clip(unlimited_cell, limits.cell, out=cell)
@@ -820,13 +866,15 @@ class PackedScan(NamedTuple):
         """As in `Scan`."""
         trace, order, weights, limits = steps.trace, steps.order, steps.weights, steps.limits
         d_cell, d_hidden = steps.d_cell, steps.d_hidden
-        stop, width = trace.cells.shape[1:]
-        forget_gates = trace.gates[..., width : 2 * width]
+        num_words, cell_size = trace.cells.shape[1:]
+        stop = num_words
+        forget_gates = trace.gates[..., cell_size : 2 * cell_size]
         d_gates, to_cell, memories = _factors(trace, steps.previous_cells, limits)
         for count in reversed(order.columns):
             here = slice(stop - count, stop)
             stop = stop - count
-            d_projected = steps.d_outputs[:, here].add_(d_hidden[:, :count])
+            d_projected = steps.d_outputs[:, here]
+            d_projected.add_(d_hidden[:, :count])
             if limits.projection is not None:
                 d_projected *= trace.projected[:, here].abs() <= limits.projection
             d_memory = d_projected
@@ -836,8 +884,10 @@ class PackedScan(NamedTuple):
             d_here = torch.addcmul(d_cell[:, :count], d_memory, to_cell[:, here])
             if limits.cell is not None:
                 d_here *= trace.cells[:, here].abs() <= limits.cell
-            d_gates[:, here, : 3 * width].unflatten(2, (3, width)).mul_(d_here.unsqueeze(2))
-            d_gates[:, here, 3 * width :] *= d_memory
+            # `d_gates` holds factors up to here; the step's products make them the gradient.
+            of_cell = d_gates[:, here, : 3 * cell_size].unflatten(2, (3, cell_size))  # i, f and g
+            of_cell.mul_(d_here.unsqueeze(2))
+            d_gates[:, here, 3 * cell_size :] *= d_memory
             torch.mul(d_here, forget_gates[:, here], out=d_cell[:, :count])
             d_hidden[:, :count] = self.kernels.multiply(d_gates[:, here].to(d_hidden.dtype), weights.recurrent)
             if order.keeps is not None:
@@ -865,14 +915,14 @@ def _gate_inputs(weights: WeightProducts, words: Tensor, order: ReadingOrder, bl
         step = next_step
 
 
-def _activate(products: Tensor, gates: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _activate(gate_sums: Tensor, gates: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Writes i, f, g, o of z `(D, b_t, 4H)` into gates of that shape, which may be z itself; returns the four."""
-    input_product, forget_product, candidate_product, output_product = products.chunk(4, dim=2)
+    input_sum, forget_sum, candidate_sum, output_sum = gate_sums.chunk(4, dim=2)
     input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=2)
-    torch.sigmoid(input_product, out=input_gate)
-    torch.sigmoid(forget_product, out=forget_gate)
-    torch.tanh(candidate_product, out=candidate)
-    torch.sigmoid(output_product, out=output_gate)
+    torch.sigmoid(input_sum, out=input_gate)
+    torch.sigmoid(forget_sum, out=forget_gate)
+    torch.tanh(candidate_sum, out=candidate)
+    torch.sigmoid(output_sum, out=output_gate)
     return input_gate, forget_gate, candidate, output_gate
 
 
@@ -898,10 +948,13 @@ def _factors(trace: Trace, previous_cells: Tensor, limits: Limits) -> tuple[Tens
     to_cell = tanh_cells.square().neg_().add_(1).mul_(output_gate)
     factors = torch.empty_like(trace.gates)
     for_input, for_forget, for_candidate, for_output = factors.chunk(4, dim=2)
-    torch.addcmul(input_gate, input_gate, input_gate, value=-1, out=for_input).mul_(candidate)
-    torch.addcmul(forget_gate, forget_gate, forget_gate, value=-1, out=for_forget).mul_(previous_cells)
-    torch.addcmul(input_gate, input_gate, candidate.square(), value=-1, out=for_candidate)
-    torch.addcmul(output_gate, output_gate, output_gate, value=-1, out=for_output).mul_(tanh_cells)
+    torch.addcmul(input_gate, input_gate, input_gate, value=-1, out=for_input)
+    for_input.mul_(candidate)  # i (1 - i) g
+    torch.addcmul(forget_gate, forget_gate, forget_gate, value=-1, out=for_forget)
+    for_forget.mul_(previous_cells)  # f (1 - f) c_{t-1}
+    torch.addcmul(input_gate, input_gate, candidate.square(), value=-1, out=for_candidate)  # i (1 - g^2)
+    torch.addcmul(output_gate, output_gate, output_gate, value=-1, out=for_output)
+    for_output.mul_(tanh_cells)  # o (1 - o) tanh c
     memories = tanh_cells.mul_(output_gate)
     return factors, to_cell, memories
 
@@ -967,8 +1020,10 @@ def _scan_packed(layer: LayerInputs, kernels: Kernels, trace: Trace | None) -> t
         part_hidden, part_cell = scan.run(steps)
         last_hidden.append(part_hidden)
         last_cell.append(part_cell)
-    hidden = _unpack_state(_keep_at_end(torch.cat(last_hidden), order), order).to(inputs.dtype)
-    cell = _unpack_state(_keep_at_end(torch.cat(last_cell), order), order).to(inputs.dtype)
+    all_hidden = _keep_at_end(torch.cat(last_hidden), order)
+    all_cells = _keep_at_end(torch.cat(last_cell), order)
+    hidden = _unpack_state(all_hidden, order).to(inputs.dtype)
+    cell = _unpack_state(all_cells, order).to(inputs.dtype)
     return (_unpack(outputs, order, inputs), hidden, cell), vectors
 
 
@@ -979,12 +1034,12 @@ class _LayerScan(torch.autograd.Function):
     def forward(ctx: Any, order: ReadingOrder, limits: Limits, kernels: Kernels, *tensors: Any) -> Scanned:
         inputs, hidden, cell, *parameters = tensors
         weights = [direction.to(hidden.dtype) for direction in _by_direction(parameters)]
-        height, size = weights[0].recurrent.shape
+        gates_size, output_size = weights[0].recurrent.shape  # 4H, P
         shape = order.places.shape
         trace = Trace(
-            gates=cell.new_empty(*shape, height, dtype=wide(cell.dtype)),
-            cells=cell.new_empty(*shape, height // 4, dtype=wide(cell.dtype)),
-            projected=hidden.new_empty(*shape, size),
+            gates=cell.new_empty(*shape, gates_size, dtype=wide(cell.dtype)),
+            cells=cell.new_empty(*shape, gates_size // 4, dtype=wide(cell.dtype)),
+            projected=hidden.new_empty(*shape, output_size),
         )
         scanned, vectors = _scan_packed(LayerInputs(inputs, order, hidden, cell, weights, limits), kernels, trace)
         ctx.save_for_backward(*trace, vectors, hidden, cell, *(tensor for direction in weights for tensor in direction))
@@ -1000,7 +1055,7 @@ class _LayerScan(torch.autograd.Function):
         gates, cells, projected, vectors, hidden, cell, *parameters = ctx.saved_tensors
         words, outputs = vectors
         order, kernels = ctx.order, ctx.kernels
-        needs_inputs = ctx.needs_input_grad[3]
+        needs_inputs = ctx.needs_input_grad[3]  # of inputs, after order, limits and kernels
         trace = Trace(gates, cells, projected)
         weights = _by_direction(parameters)
         d_words = _pack(d_outputs, order, torch.empty_like(words))
@@ -1113,8 +1168,9 @@ def _unpack_state(state: Tensor, order: ReadingOrder) -> Tensor:
 
 def _previous(states: Tensor, first: Tensor, order: ReadingOrder) -> Tensor:
     """`(D, N, .)`, the state used at each word: `first` at the first step, then `states` after the step before."""
-    ends = [0, *accumulate(order.columns)]
-    before = [states[:, start : start + count] for start, count in zip(ends, order.columns[1:], strict=False)]
+    starts = [0, *accumulate(order.columns)]
+    # The texts of a step are the first of those of the step before.
+    before = [states[:, start : start + count] for start, count in zip(starts, order.columns[1:], strict=False)]
     previous = torch.cat([first[:, : max(order.columns, default=0)], *before], dim=1)
     if order.keeps is None:
         return previous

@@ -42,9 +42,22 @@ from .configuration_elmo import (
 # patterns: at each place in the text, the first pattern that matches is the next word, and only white space is dropped
 # between matches. TF-Hub's default signature splits on white space alone.
 #
-# Deliberate differences from the Treebank's `tokenizer.sed`: the text never changes (quotes stay as they are), so every
-# word has its character offsets; a full stop before any white space is split off, not only at the end of the text;
-# web and mail addresses, file names, emoticons and numbers such as `7:45` stay whole.
+# Deliberate differences from the Treebank's `tokenizer.sed`:
+#
+#     text        It never changes (quotes stay as they are), so every word has its character offsets.
+#     marks       Each is a word of its own, wherever it stands: `foo . bar`, `and / or`, `a = b`, `o ' clock`, `' 90s`,
+#                 `€ 5`; only _ is a letter. The script splits off ,;:@#$%&?![](){}<>" and `--` and `...`, and ' at a
+#                 word's end, and leaves the others where they are.
+#     hyphens     They stay only between letters or digits: `well-known`, but `- 5`, `pre - and`, `U.S. - led`.
+#     full stops  They stay in `_ABBREVIATIONS` and single capitals before another word (`Mr. X`, but `Mr . , X`), and
+#                 after single letters (`U.S.`, at the end of a text too). The script splits off only a text's last.
+#     runs        Several of one mark, or of ! and ?, are one word: `....`, `---`, `?!`, `##`, `<<`.
+#     numbers     They stay whole with .,:/ between digits, and end before a letter: `1,000`, `7:45 pm`, `1.5 m`.
+#     names       Web and mail addresses and emoticons stay whole, and file names with one of `_FILE_SUFFIXES`:
+#                 `report.pdf`, but `main . py`.
+#     clitics     ’ is an apostrophe too, all clitics of a word are split off (`I 'd 've`), and capitals make no
+#                 difference (`CAN NOT`), but a capital letter, an apostrophe and a capital letter stay together
+#                 (`O'Brien`, and so `I'LL`). The script also splits 'tis, 'twas, more'n, d'ye, gimme and lemme.
 
 _LETTER = r"[\p{L}\p{M}\p{N}_]"
 _END = rf"(?!{_LETTER})"
@@ -258,7 +271,7 @@ class VocabularyCodec:
 
     @property
     def is_lower_case(self) -> bool:
-        """Whether only special words have upper-case letters; words are then looked up in lower case."""
+        """Whether only special words have upper-case letters; `encode` does not lower words, its caller may."""
         if self._is_lower_case is None:
             self._is_lower_case = all(word == word.lower() for word in self.symbols if word not in SPECIAL_WORDS)
         return self._is_lower_case
@@ -317,7 +330,9 @@ def require_names(vocabulary: Mapping[str, int], required: Iterable[str]) -> Non
 # unknown words are `<oov>`. The filler `<pad>` is a character with an id of its own, `c:<pad>`; padding is the id 0.
 #
 # Characters and words share one id space, so each id has one name: 0 is padding, then come the characters, then the
-# words. The names are `<bos>` and `<eos>`, `c:x` for the other characters and `w:x` for the other words.
+# words. The names are `c:x` for a character x and `w:x` for a word x, except that `<bos>` and `<eos>` have no prefix.
+# Those two are characters, or words in a model without characters; in a model with both, the words are `w:<bos>` and
+# `w:<eos>`.
 #
 # Glossary: N words, C characters per word (50 in the published models).
 
@@ -484,7 +499,7 @@ def is_batch(text: Any, is_split_into_words: bool) -> bool:
 def as_batch(text: Any, text_pair: Any, is_batched: bool, is_split_into_words: bool) -> list[tuple[Any, ...]]:
     """The texts of a call, one or two for each row.
 
-    A batch may also hold pairs: tuples of two texts, or lists of two strings if those are not words.
+    A batch may also hold pairs: tuples of two texts, or, without `is_split_into_words`, lists of two strings.
 
     Raises:
         ValueError: if there is not one second text for each first text.
@@ -540,9 +555,9 @@ def truncate(
 ) -> list[tuple[SplitText, ...]]:
     """Drops words on the `"left"` or `"right"` side of one or two texts until `room` words remain.
 
-    With a `stride`, further windows follow until all words are in one; each shares `stride` words with the one before,
-    and only the last may be shorter. In a pair, each window of one text comes with each window of the other, which is
-    the whole other text if only one is shortened.
+    With a `stride`, further windows follow until each word is in some window; each shares `stride` words with the one
+    before, and only the last may be shorter. In a pair, each window of one text comes with each window of the other,
+    which is the whole other text if only one is shortened.
 
     Raises:
         ValueError: if a text to shorten has too few words, or a window would have no room for words of its own.
@@ -641,8 +656,9 @@ class WordEncoding:
     def _make_positions(self) -> list[Position]:
         positions = []
         for text_index, text in enumerate(self.texts):
-            places = zip(text.words, text.offsets, text.indices, strict=True)
-            inner = [Position(word, offset, text_index, word_index, text_index) for word, offset, word_index in places]
+            inner = []
+            for word, offset, word_index in zip(text.words, text.offsets, text.indices, strict=True):
+                inner.append(Position(word, offset, text_index, word_index, type_id=text_index))
             if self.boundaries is not None:
                 begin, end = self.boundaries
                 inner = [Position(begin, type_id=text_index), *inner, Position(end, type_id=text_index)]
@@ -797,7 +813,8 @@ def as_integers(values: Any) -> np.ndarray:
 def convert(data: dict[str, Any], return_tensors: str | TensorType | None, drop_batch: bool) -> dict[str, Any]:
     """Converts each key to nested lists, or to one array or tensor; with `drop_batch`, returns only the first text.
 
-    Integers of arrays and tensors are int64. As NumPy arrays, texts of different lengths become a list.
+    Integers of arrays and tensors are int64. As NumPy arrays, texts of different lengths become a list. A batch without
+    texts must come as arrays, which show its shapes.
 
     Raises:
         ImportError: if tensors are wanted where torch is not installed.
@@ -826,6 +843,8 @@ def _as_python(row: Any) -> Any:
 
 def _as_arrays(value: Any) -> np.ndarray | list[np.ndarray]:
     """One array of all rows, or a list of them if they differ in shape."""
+    if isinstance(value, np.ndarray) and len(value) == 0:  # without rows, only the array knows its shape
+        return _as_int64(value)
     rows = [_as_int64(as_integers(row)) for row in value]
     shapes = {row.shape for row in rows}
     return rows if len(shapes) > 1 else np.array(rows)
@@ -938,8 +957,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         words_file: such a file with the words that the model's softmax predicts, if it has one; with word input, None
             means the words of `vocab_file`.
         vector_words_file: such a file with the words that have word vectors of the task's own, if there are any.
-        alphabet: `"bytes"`, or, with any token encoder, `"code_points"` for the ids of the keyword argument `vocab`, a
-            dict from names to ids, which is saved with the tokenizer (`CodePointCodec`).
+        alphabet: `"bytes"` or `"code_points"`. The latter, with either token encoder, needs the keyword argument
+            `vocab`, a dict from names to ids (`CodePointCodec`), which is saved with the tokenizer.
         add_boundaries: whether texts get `<S>` and `</S>`, unless a call has `add_special_tokens=False`; False for a
             biLM that was trained without boundaries (google/elmo).
         **kwargs: the arguments of every transformers tokenizer, such as `padding_side`.
@@ -995,7 +1014,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         self.add_boundaries = add_boundaries
         begin, end = self._codec.boundaries
         special_tokens = {"pad_token": PADDING, "bos_token": begin, "eos_token": end}
-        unknown = PADDING
+        unknown = PADDING  # `WordLevel` requires a name here; it is never used, because the codec makes the ids
         if isinstance(self._codec, VocabularyCodec):
             unknown = UNKNOWN_WORD
             special_tokens["unk_token"] = UNKNOWN_WORD
@@ -1067,7 +1086,10 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         verbose: bool = True,
         **kwargs: Any,
     ) -> BatchEncoding:
-        """Encodes one text or a batch; arguments and result are as in every transformers tokenizer."""
+        """Encodes one text or a batch; arguments and result are as in every transformers tokenizer.
+
+        A batch without texts, `[]`, becomes arrays or tensors of no texts of no words, such as `input_ids` `(0, 0, C)`.
+        """
         is_batched = is_batch(text, is_split_into_words)
         boundaries = self.boundaries if add_special_tokens and self.add_boundaries else None
         overlap = stride if return_overflowing_tokens else None
@@ -1102,8 +1124,21 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             data["length"] = padded_lengths
         if return_overflowing_tokens:
             data["overflow_to_sample_mapping"] = np.array(samples, dtype=np.int64)
+        data = self._with_all_axes(data)
         is_alone = not is_batched and return_tensors is None and not return_overflowing_tokens
         return BatchEncoding(convert(data, return_tensors, drop_batch=is_alone), encodings)
+
+    def _with_all_axes(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The rows of a batch by name; without texts, arrays with the axes of every batch in place of no rows."""
+        if len(data["input_ids"]) > 0:
+            return data
+        shapes = {
+            "input_ids": (0, 0, *self._codec.id_shape),
+            "offset_mapping": (0, 0, 2),
+            "length": (0,),
+            "overflow_to_sample_mapping": (0,),
+        }
+        return {name: np.zeros(shapes.get(name, (0, 0)), dtype=np.int64) for name in data}
 
     def _split_row(self, row: tuple[Any, ...], is_split_into_words: bool) -> tuple[SplitText, ...]:
         """The words of one text, or of a pair."""
@@ -1153,7 +1188,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         Only keys of `PADDING_VALUES` are padded. Without `return_tensors`, the result is of the kind of `input_ids`.
 
         Raises:
-            ValueError: if there is no text, an argument is illegal, or texts of different lengths stay so as tensors.
+            ValueError: if there is no text, an argument is illegal, or tensors are requested of texts whose lengths
+                still differ.
         """
         is_list_of_texts = isinstance(encoded_inputs, (list, tuple))
         require(not is_list_of_texts or len(encoded_inputs) > 0, "encoded_inputs", "one text at least", encoded_inputs)
@@ -1164,7 +1200,9 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         else:
             data |= encoded_inputs
         is_batched = is_list_of_texts or self._is_batch_of_ids(data["input_ids"])
-        if not is_batched:
+        if is_batched:
+            require(len(data["input_ids"]) > 0, "encoded_inputs", "one text at least", encoded_inputs)
+        else:
             data = {key: [value] for key, value in data.items()}
         if return_tensors is None:
             return_tensors = tensor_type_of(data["input_ids"])

@@ -131,6 +131,18 @@ def test_a_sampled_loss_has_its_own_name_and_does_not_occur_in_evaluation() -> N
     assert_close(sampled.forward_log_probs.sum() / (sampled.forward_log_probs != 0).sum(), -full.forward_loss)
 
 
+def test_without_the_package_only_a_loss_is_refused_and_not_logits_in_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_lm(softmax="sampled", lm_dropout=0.0).train()
+    monkeypatch.setattr(type(model), "package_parts", None)
+    inputs = inputs_of(model)
+    with pytest.raises(ImportError, match="sampled losses"):
+        model(**inputs)
+    inputs.pop("labels")
+    output = model(**inputs)
+    assert output.loss is None
+    assert_close(output.forward_logits, model.eval()(**inputs).forward_logits)
+
+
 def test_a_shared_softmax_follows_an_embedding_that_was_replaced() -> None:
     model = tiny_word_lm(share_embedding_softmax=True, num_softmax_words=None)
     assert model.config.num_softmax_words == V

@@ -12,7 +12,7 @@ from transformers.utils import logging
 
 from elmo_hf import ElmoConfig, ElmoModel, ElmoPreTrainedModel
 from elmo_hf.kernels.processor_kernels import ProcessorKernels
-from elmo_hf.model.scan_elmo import using
+from elmo_hf.model.scan_elmo import breaks_compiled_graphs, is_exporting, using
 from tests.helpers.tiny_inputs import TINY, assert_outputs_close, random_inputs, word_config
 from tests.helpers.tiny_lm import inputs_of, tiny_lm
 
@@ -220,3 +220,25 @@ def test_loading_can_ask_for_more_representations_and_other_initial_weights(
     assert not info["missing_keys"]
     weights = torch.stack([mix.weights.detach() for mix in model.scalar_mixes])
     assert_outputs_close(weights, torch.tensor([[0.2, 0.3, 0.5]] * 2))
+
+
+class Answers(nn.Module):
+    """Ones where a graph is being exported, and in what is left to Python a graph alone; else zeros."""
+
+    @staticmethod
+    @breaks_compiled_graphs
+    def in_python(numbers: Tensor) -> Tensor:
+        return numbers + int(torch.compiler.is_compiling())
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        return torch.stack([numbers + int(is_exporting()), self.in_python(numbers)])
+
+
+@pytest.mark.skipif(not hasattr(torch.compiler, "is_exporting"), reason="this torch does not tell them apart")
+def test_an_export_is_told_from_a_compiled_graph() -> None:
+    zero = torch.zeros(())
+    for strict in (False, True):
+        program = torch.export.export(Answers(), (zero,), strict=strict)
+        assert program.module()(zero).tolist() == [1, 1]
+    assert torch.compile(Answers(), backend="eager")(zero).tolist() == [0, 0]
+    assert Answers()(zero).tolist() == [0, 0]

@@ -91,6 +91,20 @@ def test_a_field_is_checked_when_set_and_rules_between_fields_when_saved_and_whe
             ElmoModel.from_pretrained(tmp_path, **fields)
 
 
+@pytest.mark.parametrize("name", ["char_projection", "cell_projection", "bos_token_id", "eos_token_id"])
+def test_a_field_that_is_set_to_none_after_making_a_config_is_named_with_none(name: str) -> None:
+    config = ElmoConfig()
+    setattr(config, name, None)
+    with pytest.raises(StrictDataclassError, match=f"`{name}` must be") as error:
+        config.validate()
+    assert "found None" in str(error.value)
+    assert "code_points" not in str(error.value), "the config's alphabet is bytes"
+
+
+def test_word_input_has_no_character_projection_to_refuse() -> None:
+    assert ElmoConfig(**WORDS, char_projection=False).char_projection is False
+
+
 IDS = torch.ones(2, 4, 11, dtype=torch.long)
 BOTH = {"vocab_size": 30, "num_input_words": 9, "word_embedding_size": 4, "alphabet": "code_points"}
 BOTH |= {"bos_token_id": 1, "eos_token_id": 2, "max_word_length": 4, "char_filters": [[1, 3]]}

@@ -96,6 +96,6 @@ def test_products_in_eight_bits_are_near_the_exact_ones_and_the_same_in_any_batc
 
 def test_bfloat16_is_not_multiplied_where_onednn_may_not() -> None:
     """In a new process, because oneDNN reads its environment once."""
-    code = "from elmo_hf.model.scan_elmo import multiplies_bfloat16 as answer; print(answer())"
+    code = "from elmo_hf.model.scan_elmo import processor_multiplies_bfloat16 as answer; print(answer())"
     environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX2"}
     assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).split()[-1] == "False"

@@ -152,6 +152,22 @@ def test_models_for_a_task_can_be_exported(task: str, fields: dict[str, Any], tm
 
 
 @pytest.mark.same_rounding
+@pytest.mark.skipif(not hasattr(torch.compiler, "is_exporting"), reason="this torch does not tell them apart")
+@pytest.mark.slow
+def test_a_strict_export_gives_the_models_numbers_for_other_sizes() -> None:
+    sizes = {"num_hidden_layers": 1, "num_highway_layers": 0, "char_filters": [[2, 4]]}
+    module = NamedTensors(make_task_model("classification", **sizes, **LSTM))
+    names = ("input_ids", "attention_mask")
+    batch, other = make_batch("classification"), make_batch("classification", "left", slice(1, 3))
+    axes = {0: torch.export.Dim("batch", min=2), 1: torch.export.Dim("words", min=2)}
+    with torch.no_grad():
+        program = torch.export.export(
+            module, (), {name: batch[name] for name in names}, dynamic_shapes=dict.fromkeys(names, axes), strict=True
+        )
+        inputs = {name: other[name] for name in names}
+        assert_near(program.module()(**inputs), module(**inputs))
+
+
 def test_a_program_for_torch_runs_without_this_package_and_transformers(exported: Exported, tmp_path: Path) -> None:
     module, _, program = exported
     export_model(module, tmp_path / "elmo.pt2", program)

@@ -162,6 +162,26 @@ def test_tensors_have_the_shape_batch_words_characters(tokenizer: ElmoTokenizer)
     assert lists["length"] == [5, 5, 5]
 
 
+@pytest.mark.parametrize("alphabet", ["characters", "words"])
+def test_a_batch_without_texts_has_integers_with_all_axes(alphabet: str, tokenizer: ElmoTokenizer) -> None:
+    shape: tuple[int, ...] = (0, 0, C)
+    if alphabet == "words":
+        vocabulary = {"<pad>": 0, "<S>": 1, "</S>": 2, "<UNK>": 3}
+        tokenizer = ElmoTokenizer("word_embedding", vocab=vocabulary)
+        shape = (0, 0)
+    options = ALL_KEYS | {"return_length": True, "return_overflowing_tokens": True, "padding": True}
+    shapes = {"input_ids": shape, "offset_mapping": (0, 0, 2), "length": (0,), "overflow_to_sample_mapping": (0,)}
+    lists = tokenizer([], **options)
+    for kind, array_type in (("pt", torch.Tensor), ("np", np.ndarray)):
+        encoded = tokenizer([], return_tensors=kind, **options)
+        assert list(encoded) == list(lists)
+        for key, value in encoded.items():
+            assert isinstance(value, array_type)
+            assert value.shape == shapes.get(key, (0, 0)), key
+            assert str(value.dtype).removeprefix("torch.") == "int64", key
+            assert lists[key] == [], key
+
+
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize(
     ("texts", "options"),

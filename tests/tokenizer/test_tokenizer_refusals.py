@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from elmo_hf import ElmoTokenizer
@@ -39,6 +40,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "stride of a window": (call("a b c", max_length=4, stride=2, **CUT), ValueError, "max_length"),
     "no padding": (call(["a b", "c"], return_tensors="pt"), ValueError, "padding=True"),
     "no texts to pad": (lambda: ElmoTokenizer().pad([]), ValueError, "one text at least, found []"),
+    "an array without texts": (
+        lambda: ElmoTokenizer().pad({"input_ids": np.zeros((0, 3, 50), dtype=np.int64)}),
+        ValueError,
+        "one text at least, found {'input_ids': array([], shape=(0, 3, 50)",
+    ),
     "a batch without ids": (lambda: ElmoTokenizer().pad({"labels": [1]}), KeyError, "input_ids"),
     "a negative multiple": (call("a", padding=True, pad_to_multiple_of=-3), ValueError, "above 0, found -3"),
     "encoder": (make("cnn"), ValueError, "token_encoder"),
