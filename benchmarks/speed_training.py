@@ -98,36 +98,21 @@ def pretraining(sentences: Path, rounds: int, small: bool) -> None:
     model, window = language_model(sentences, small)
     loop = LoopLanguageModels(model)
 
-    def draw() -> tuple[Candidates, Candidates]:
-        sizes = len(model.softmax.bias), model.config.num_softmax_samples
-        forward, backward = (draw_candidates(*sizes) for _ in range(2))
-        return forward, backward
-
     with torch.no_grad():
-        drawn = draw()
+        drawn = draw(model)
         check_equal("the loop's loss", loop(**window, candidates=drawn), model(**window, candidates=drawn).loss)
 
-    def step_of(parts: nn.Module, loss_of: Callable[[tuple[Candidates, Candidates]], Tensor]) -> Callable[[], None]:
-        optimizer = torch.optim.Adagrad(
-            parts.parameters(), LEARNING_RATE, initial_accumulator_value=ADAGRAD_START, fused=True
-        )
+    def loss() -> Tensor:
+        return model(**window, candidates=draw(model)).loss
 
-        def step() -> None:
-            (loss_of(draw()) * STEPS).backward()
-            nn.utils.clip_grad_norm_(parts.parameters(), LARGEST_NORM)
-            optimizer.step()
-            optimizer.zero_grad()
-
-        return step
-
-    def in_bfloat16(drawn: tuple[Candidates, Candidates]) -> Tensor:
+    def loss_in_bfloat16() -> Tensor:
         with torch.autocast("cpu", torch.bfloat16):
-            return model(**window, candidates=drawn).loss
+            return loss()
 
     contestants = {
-        "ours": step_of(model, lambda drawn: model(**window, candidates=drawn).loss),
-        "ours, autocast to bfloat16": step_of(model, in_bfloat16),
-        "AllenNLP-style loop": step_of(loop, lambda drawn: loop(**window, candidates=drawn)),
+        "ours": step_of(model, loss),
+        "ours, autocast to bfloat16": step_of(model, loss_in_bfloat16),
+        "AllenNLP-style loop": step_of(loop, lambda: loop(**window, candidates=draw(model))),
     }
     turns = Rounds({name: timed(step) for name, step in contestants.items()}, rounds)
     rows = [
@@ -135,6 +120,27 @@ def pretraining(sentences: Path, rounds: int, small: bool) -> None:
         for name in contestants
     ]
     print_table([f"pretraining step, {ROWS} rows of {STEPS}", "words/s", "times the loop"], rows)
+
+
+def draw(model: ElmoForPreTraining) -> tuple[Candidates, Candidates]:
+    """Words for the sampled softmax of both directions."""
+    sizes = len(model.softmax.bias), model.config.num_softmax_samples
+    return draw_candidates(*sizes), draw_candidates(*sizes)
+
+
+def step_of(parts: nn.Module, loss: Callable[[], Tensor]) -> Callable[[], None]:
+    """A step of bilm-tf's optimiser."""
+    optimizer = torch.optim.Adagrad(
+        parts.parameters(), LEARNING_RATE, initial_accumulator_value=ADAGRAD_START, fused=True
+    )
+
+    def step() -> None:
+        (loss() * STEPS).backward()
+        nn.utils.clip_grad_norm_(parts.parameters(), LARGEST_NORM)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
 
 
 def language_model(sentences: Path, small: bool) -> tuple[ElmoForPreTraining, dict[str, Tensor]]:

@@ -1,9 +1,9 @@
-"""The package's kernels: Triton on GPUs, weights in eight bits, and copies of weights that are kept (docs/speed.md).
+"""The package's kernels: Triton on GPUs, weights in eight bits, and copies of weights (docs/speed.md).
 
 Copies of large weights in oneDNN's layout stay: in bfloat16 from the first scan on; in float32 only after `pack`,
 because a copy takes as much memory as the weight. So do the float32 copies of weights in bfloat16 on a processor that
 does not multiply them. A kept copy is used only while its weight exists and is unchanged (`WeightState`). Copies are
-never saved.
+never saved. The transposed copy of W_h for backward steps is dropped with the scan.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 from transformers.utils import logging
 
-from ..model.scan_elmo import Kernels, PackedProducts, Products, Scan, Weights, can_pack
+from ..model.scan_elmo import Kernels, PackedProducts, Products, Scan, Weights, can_pack, can_take_onednn
 from .eight_bit_products import EightBitProducts, EightBitWeight, is_eight_bit
+from .transposed_products import TransposedProducts
 from .triton_scan import TritonScan
 
 logger = logging.get_logger(__name__)
@@ -70,6 +71,8 @@ class ProcessorKernels(Kernels):
     """The fastest kernels for a processor, which the arguments describe."""
 
     faster_scans: tuple[Scan, ...] = (TritonScan(),)
+    # The fewest backward steps for which a scan makes a transposed copy of W_h.
+    transposing_steps: int = 20
     # For each weight with a kept copy, its products and the states of the tensors of which they were made.
     kept: WeakTensorKeyDictionary = field(default_factory=WeakTensorKeyDictionary, init=False)
 
@@ -121,6 +124,18 @@ class ProcessorKernels(Kernels):
         if steps > 0:
             return self._kept(weight, partial(PackedProducts, weight))
         return self._kept(weight, None)
+
+    def recurrent_multiplier(self, weight: Tensor, steps: int) -> Callable[[Tensor], Tensor]:
+        """As in `Kernels`; on AMD's processors enough steps repay a transposed copy of a large weight in float32."""
+        if len(weight) == 1 and self._repays_transposing(weight[0], steps):
+            return TransposedProducts(weight[0]).times
+        return super().recurrent_multiplier(weight, steps)
+
+    def _repays_transposing(self, weight: Tensor, steps: int) -> bool:
+        """Whether the transposed copy of a weight `(4H, P)` saves more time in backward steps than making it takes."""
+        is_measured = self.is_amd and weight.dtype == torch.float32
+        is_repaid = weight.nbytes >= self.large_bytes and steps >= self.transposing_steps
+        return is_measured and is_repaid and can_take_onednn(weight)
 
     def pack(self, weight: Tensor) -> None:
         """Packs a parameter and keeps the result."""

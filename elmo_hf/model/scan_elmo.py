@@ -770,6 +770,10 @@ class Kernels:
             return torch.bmm(first, second)
         return torch.mm(first[0], second[0])[None]
 
+    def recurrent_multiplier(self, weight: Tensor, steps: int) -> Callable[[Tensor], Tensor]:
+        """The function that multiplies dz `(D, b, 4H)` by W_h `(D, 4H, P)` in each of a number of backward steps."""
+        return functools.partial(self.multiply, second=weight)
+
     def must_widen(self, dtype: torch.dtype, device: str) -> bool:
         """Whether products in a dtype are computed in float32: in bfloat16 where the processor does not multiply it."""
         return dtype == torch.bfloat16 and device == "cpu" and not self.multiplies_bfloat16
@@ -870,6 +874,7 @@ class PackedScan(NamedTuple):
         stop = num_words
         forget_gates = trace.gates[..., cell_size : 2 * cell_size]
         d_gates, to_cell, memories = _factors(trace, steps.previous_cells, limits)
+        by_recurrent = self.kernels.recurrent_multiplier(weights.recurrent, len(order.columns))
         for count in reversed(order.columns):
             here = slice(stop - count, stop)
             stop = stop - count
@@ -889,7 +894,7 @@ class PackedScan(NamedTuple):
             of_cell.mul_(d_here.unsqueeze(2))
             d_gates[:, here, 3 * cell_size :] *= d_memory
             torch.mul(d_here, forget_gates[:, here], out=d_cell[:, :count])
-            d_hidden[:, :count] = self.kernels.multiply(d_gates[:, here].to(d_hidden.dtype), weights.recurrent)
+            d_hidden[:, :count] = by_recurrent(d_gates[:, here].to(d_hidden.dtype))
             if order.keeps is not None:
                 d_hidden[:, :count] *= order.keeps[:, here, None]
                 d_cell[:, :count] *= order.keeps[:, here, None]

@@ -13,6 +13,7 @@ FAST = "--small --rounds 1"
 # The arguments of each, and how many rows its tables have.
 RUNS = {
     "speed": (f"sentences.jsonl {FAST} --threads 1 --only frozen --only fine-tuning --only pretraining", 7),
+    "operations": (f"sentences.jsonl {FAST} --threads 1", 6),
     "scaling": (f"sentences.jsonl {FAST} --threads 1 -o scaling.png", 5),
     "gpu": (f"sentences.jsonl {FAST} --device cpu --batch-size 3", 12),
     "gpu_scan": ("--small --device cpu", 12),

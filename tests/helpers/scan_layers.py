@@ -47,6 +47,7 @@ class Path(NamedTuple):
 # Large directions are computed one after the other.
 ALONE: dict[str, Any] = {"joint_bytes": 0, "large_bytes": 0}
 PACKS: dict[str, Any] = ALONE | {"repays": dict.fromkeys((torch.float32, torch.bfloat16), 1)}
+TRANSPOSES: dict[str, Any] = ALONE | {"is_amd": True, "transposing_steps": 1}
 if IS_TRITON:
     PATHS = {"triton in two launches": Path(ProcessorKernels(faster_scans=(TritonScan(launch_words=2 * B),)))}
 else:
@@ -57,6 +58,7 @@ else:
         "blocks on AMD": Path(Kernels(is_amd=True, **ALONE, block_bytes=16)),
         "blocks elsewhere": Path(ProcessorKernels(is_amd=False, **ALONE, block_bytes=16)),
         "single precision": Path(ProcessorKernels(**ALONE), torch.float32, 2e-5),
+        "transposed on AMD": Path(ProcessorKernels(**TRANSPOSES), torch.float32, 2e-5),
     }
     # Both multiply once in a process: here, so that no test counts these products.
     if has_onednn() and has_onednn_layout():

@@ -4,14 +4,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from elmo_hf.kernels.eight_bit_products import EightBitProducts, EightBitWeight
-from elmo_hf.model.scan_elmo import Kernels, PlainProducts, Products
-from tests.helpers.scan_layers import Operators
+from elmo_hf.kernels.processor_kernels import ProcessorKernels
+from elmo_hf.kernels.transposed_products import TransposedProducts
+from elmo_hf.model.scan_elmo import Kernels, PlainProducts, Products, using
+from tests.helpers.scan_layers import FULL, TRANSPOSES, B, Operators, T, arguments_of, layer_of, run
 
 M, N = 12, 5
 THREE_ROWS = 3 * N * 8  # bytes of a block in float64
@@ -60,6 +63,32 @@ def test_onednn_multiplies_many_vectors_and_packs_if_enough_steps_repay_it() -> 
         # The weight `(M, n)` comes first where the vectors are few.
         assert called.by_onednn(is_packed=False) == [each for each in plain for _ in range(3)]
         assert called.by_onednn(is_packed=True) == [each for each in packed for _ in range(3)]
+
+
+@needs_onednn
+@pytest.mark.parametrize("count", [1, 2, 7, 8, 63, 64])
+def test_a_transposed_copy_multiplies_as_the_transpose_does(count: int) -> None:
+    weight, rows = torch.randn(M, N, dtype=torch.float64), torch.randn(1, count, M, dtype=torch.float64)
+    products = TransposedProducts(weight.float()).times(rows.float())
+    assert products.is_contiguous()
+    torch.testing.assert_close(products.double(), rows @ weight, rtol=0, atol=1e-5)
+
+
+@needs_onednn
+def test_a_scan_transposes_a_large_weight_if_enough_backward_steps_repay_it() -> None:
+    def vectors(changes: dict[str, Any], dtype: torch.dtype = torch.float32) -> list[int]:
+        """The number of vectors of each product by oneDNN in the backward pass of a scan of T steps for B texts."""
+        layer = layer_of(dtype)
+        with using(ProcessorKernels(**TRANSPOSES | changes)):
+            loss = run(layer, arguments_of(layer), FULL)[0].sum()
+            with Operators() as called:
+                loss.backward()
+        return called.by_onednn(is_packed=False)
+
+    assert vectors({"transposing_steps": T}) == [B] * T * 2  # of two directions
+    for changes in ({"transposing_steps": T + 1}, {"is_amd": False}, {"large_bytes": 1 << 20}, {"joint_bytes": 4096}):
+        assert vectors(changes) == []
+    assert vectors({}, torch.float64) == []
 
 
 def test_a_weight_in_bfloat16_multiplies_in_float32_where_the_processor_does_not_multiply_it() -> None:
