@@ -505,7 +505,7 @@ class LinearChainCRF(nn.Module):
     """Scores label sequences by `transitions` `(K, K)`, from row to column, `start` `(K,)` and `end` `(K,)`.
 
     Compiled graphs break at its methods, because their loops over words would need a graph for each length. An exported
-    graph holds them, but `torch.export` with `strict=True` cannot read `_impossible`.
+    graph holds them, but not with `strict=True`.
     """
 
     def __init__(self, labels: list[str]) -> None:
