@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmo_hf.disk.checksums import SUMS
-from tests.faults.runs import Outcome, at_change, die, warm_up
+from tests.faults.runs import Outcome, at_change, die
 from tests.helpers.archives import read_files
 
 from .changes import FILE_CHANGES, YEAR, Target, copy, delete
@@ -79,7 +79,6 @@ class Workshop:
         for name in ("first", "twin"):
             if not (root / "inputs" / name).exists():
                 make_inputs(root / "inputs" / name, is_twin=name == "twin")
-        warm_up(root / "warm", root / "inputs" / "first" / "corpus.txt")
 
     def new_folder(self, name: str, thing: Thing, inputs: Path) -> Path:
         """A folder with the inputs of a thing."""
