@@ -154,7 +154,7 @@ def judge_second_run(workshop: Workshop, name: str, folder: Path, generator: ran
     outcome = change.surroundings.run(folder)
     if outcome.code == 0:
         fault = fault_of_result(workshop, thing, name, folder, change, outcome)
-        if fault and thing.is_only_read and change.touched:
+        if fault and thing.needs_check and change.touched:
             return judge_by_check(name, folder, change)
         return Judgement(DEFECT if fault else EQUAL, name, where, fault or last_line(outcome))
     if not outcome.is_refused:
