@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from elmo_hf.disk.whole_files import move_into_place, only_writer, workplace
+from elmo_hf.disk.whole_files import move_into_place, only_writer, remove_leftovers, workplace
 
 from .published import CACHE, PUBLISHED, UNKNOWN, DownloadOptions, Published, absolute, find_download, unknown_name
 from .refusals import ConversionError
@@ -79,6 +79,7 @@ class KeptModels:
         """
         folder = self.folder / name
         if self.is_kept(name):
+            remove_leftovers(folder)
             return folder
         if not self.published[name].addresses:
             raise ConversionError(

@@ -12,6 +12,7 @@ from pathlib import Path
 from huggingface_hub import HfApi
 
 from elmo_hf.disk.checksums import SUMS
+from elmo_hf.disk.whole_files import remove_leftovers
 from elmo_hf.folder.saved_json import one_line
 from elmo_hf.share.model_card import published_facts
 from elmo_hf.share.push import push_folder
@@ -137,6 +138,7 @@ def publish_model(
         if HfApi().file_exists(repository, SUMS):  # part of every push, which is one commit
             return outcome | {"pushed": "before"}
         if destination.exists():
+            remove_leftovers(destination)
             outcome["converted"] = "before"
         else:
             checked = FolderSettings(check=True)

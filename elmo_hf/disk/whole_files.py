@@ -85,11 +85,18 @@ def refuse_existing(path: Path, is_folder: bool = True) -> None:
         FileExistsError: if `path` exists; a folder may replace an empty one.
     """
     if path.exists() and not (is_folder and path.is_dir() and not any(path.iterdir())):
-        # `only_writer` removes the partial files, unless a process is writing or this one may not write there. Then
-        # they stay, and the user sees the error that matters.
-        with suppress(OSError), only_writer(path.resolve()):
-            pass
+        remove_leftovers(path.resolve())
         raise FileExistsError(f"{path} exists already; remove it or choose another name. Nothing was written.")
+
+
+def remove_leftovers(path: Path) -> None:
+    """Removes what killed processes left beside a file or folder, which need not exist."""
+    path = path.absolute()
+    if not any(path.with_name(f".{path.name}.{kind}").exists() for kind in ("lock", "partial")):
+        return
+    # If a process is writing, or this one may not write there, they stay, and no error hides what the user asked for.
+    with suppress(OSError), only_writer(path):
+        pass
 
 
 @contextmanager

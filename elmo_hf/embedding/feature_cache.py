@@ -24,7 +24,7 @@ import pyarrow as pa
 from datasets.fingerprint import Hasher
 
 from ..disk.checksums import sha256_of_model
-from ..disk.whole_files import move_into_place, workplace
+from ..disk.whole_files import move_into_place, remove_leftovers, workplace
 from ..model.heads_elmo import ElmoTaskModel
 from ..public import ElmoTokenizer
 
@@ -98,7 +98,9 @@ def add_bilm_layers(
     if folder is None:
         return run().with_format("numpy")
     file = Path(folder) / f"{fingerprint}.arrow"
-    if not file.exists():
+    if file.exists():
+        remove_leftovers(file)
+    else:
         _compute_kept(run, file)
     _check_kept(file, len(dataset))
     return run(cache_file_name=str(file), load_from_cache_file=True).with_format("numpy")

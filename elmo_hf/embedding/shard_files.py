@@ -12,9 +12,10 @@ there, entries and shards are compared with the index alone.
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple, Self
 
 import google_crc32c
 
@@ -25,6 +26,35 @@ JOB, INDEX = "_job.json", "_index.jsonl"
 ENTRIES = "_index/"
 SHARD_SUMS = f"{ENTRIES}{SUMS}"
 BLOCK = 1 << 22
+ENTRY = re.compile(r"([0-9a-f]{64}) ([0-9a-f]{8}) (0|[1-9][0-9]{0,17})\s*")
+
+
+class Entry(NamedTuple):
+    """What the entry of a shard records.
+
+    Attributes:
+        digest: of the job and of the sentences in the shard.
+        checksum: the CRC-32C of the shard.
+        size: of the shard in bytes.
+    """
+
+    digest: str
+    checksum: str
+    size: int
+
+    @classmethod
+    def read(cls, content: bytes) -> Self | None:
+        """The entry in a file; None if it is damaged."""
+        fields = ENTRY.fullmatch(content.decode(errors="replace"))
+        if fields is None:
+            return None
+        digest, checksum, size = fields.groups()
+        return cls(digest, checksum, int(size))
+
+    @property
+    def line(self) -> str:
+        """The content of the file."""
+        return f"{self.digest} {self.checksum} {self.size}\n"
 
 
 def entry_name(number: int) -> str:
@@ -124,14 +154,15 @@ def _compare_entries(
 ) -> None:
     """Compares the entries of shards with the index and with the sizes of the shards."""
     for shard, checksum in shards.items():
-        entry = entry_of(shard)
-        if entry not in sizes:
-            comparison.faults.append(f"{entry} is missing")
+        name = entry_of(shard)
+        if name not in sizes:
+            comparison.faults.append(f"{name} is missing")
             continue
-        facts = folder.read([entry])[0].decode(errors="replace").split()
-        is_of_shard = len(facts) == 3 and facts[1] == checksum and facts[2] == str(sizes.get(shard, facts[2]))
+        entry = Entry.read(folder.read([name])[0])
+        size = sizes.get(shard)
+        is_of_shard = entry is not None and entry.checksum == checksum and size in (None, entry.size)
         if not is_of_shard:
-            comparison.faults.append(f"{entry} is not the entry of {shard}")
+            comparison.faults.append(f"{name} is not the entry of {shard}")
 
 
 def _is_read(name: str, suffixes: set[str]) -> bool:

@@ -24,7 +24,6 @@ A shard is whole if it has the size that its entry records, and on a disk also t
 import hashlib
 import json
 import logging
-import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -50,6 +49,7 @@ from .shard_files import (
     INDEX,
     JOB,
     SHARD_SUMS,
+    Entry,
     checksum_of,
     entry_name,
     entry_of,
@@ -65,8 +65,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The entry of a shard: the digest of job and sentences, the checksum and the size.
-ENTRY = re.compile(r"([0-9a-f]{64}) ([0-9a-f]{8}) ([0-9]+)\s*")
 # The file among the shards of a single file that says which file was joined from them.
 JOINED = "_joined.txt"
 # Formats of shards.
@@ -348,25 +346,28 @@ class Shards:
     def _has(self, number: int, digest: str) -> bool:
         """Whether a window's shard exists and is whole; prints a note if it is damaged."""
         shard = self._shard(number)
-        entry = entry_name(number)
-        if shard not in self._sizes or entry not in self._sizes:
+        name = entry_name(number)
+        if shard not in self._sizes or name not in self._sizes:
             return False
-        checksum, size = self._read_entry(self._folder.read([entry])[0], number, digest)
-        disk = self._folder.disk
-        if size == str(self._sizes[shard]) and (disk is None or checksum == _checksum_of(disk / shard)):
+        entry = self._read_entry(self._folder.read([name])[0], number, digest)
+        if entry is not None and self._is_whole(shard, entry):
             return True
         logger.warning("%s/%s is damaged; it is computed again.", self._folder.name, shard)
         return False
 
-    def _read_entry(self, entry: bytes, number: int, digest: str) -> tuple[str, str]:
-        """The checksum and the size of a shard from its entry; two empty strings if the entry is damaged."""
-        fields = ENTRY.fullmatch(entry.decode(errors="replace"))
-        if fields is None:
-            return "", ""
-        entry_digest, checksum, size = fields.groups()
-        if entry_digest != digest:
+    def _is_whole(self, shard: str, entry: Entry) -> bool:
+        """Whether a shard has the size of its entry, and on a disk also the checksum."""
+        if entry.size != self._sizes[shard]:
+            return False
+        disk = self._folder.disk
+        return disk is None or entry.checksum == _checksum_of(disk / shard)
+
+    def _read_entry(self, content: bytes, number: int, digest: str) -> Entry | None:
+        """The entry of a shard, which must be of the window with this digest; None if it is damaged."""
+        entry = Entry.read(content)
+        if entry is not None and entry.digest != digest:
             self._refuse_shard(self._shard(number))
-        return checksum, size
+        return entry
 
     def _refuse_shard(self, shard: str) -> NoReturn:
         entry = f"{self._folder.name}/{entry_of(shard)}"
@@ -386,10 +387,9 @@ class Shards:
         write_records = WRITERS.get(self._suffix, write_chunk)
         with self._folder.new(self._shard(window.number)) as path:
             write_records(path, _records_of_window(window, arrays_by_row))
-            checksum = _checksum_of(path)
-            size = path.stat().st_size
+            entry = Entry(window.digest, _checksum_of(path), path.stat().st_size)
         with self._folder.new(entry_name(window.number)) as path:
-            path.write_text(f"{window.digest} {checksum} {size}\n", encoding="ascii")
+            path.write_text(entry.line, encoding="ascii")
 
     def finish(self) -> None:
         """Writes the index and the checksums; or joins the shards in the single file, under another name at first."""
@@ -470,12 +470,12 @@ class Shards:
 
     def _checksums(self, entries: Sequence[bytes]) -> Iterator[str]:
         """The checksum of each shard, whether this process, another one or an earlier run wrote its entry."""
-        for number, (entry, window) in enumerate(zip(entries, self._windows, strict=True)):
-            checksum, _ = self._read_entry(entry, number, window.digest)
+        for number, (content, window) in enumerate(zip(entries, self._windows, strict=True)):
+            entry = self._read_entry(content, number, window.digest)
             shard = f"{self._folder.name}/{self._shard(number)}"
-            if not checksum or (self._file is not None and checksum != _checksum_of(Path(shard))):
+            if entry is None or (self._file is not None and entry.checksum != _checksum_of(Path(shard))):
                 raise ValueError(f"{shard} was damaged while the run went on; give the same command again.")
-            yield checksum
+            yield entry.checksum
 
     def _digest(self, window: SentenceWindow) -> str:
         """The digest of the job, of a window's sentences and of their places."""

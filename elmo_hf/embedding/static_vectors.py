@@ -41,7 +41,7 @@ def read_words(path: Path, encoding: str = "utf-8", input_format: Format | None 
     """Reads words: a line of text is one word; sentences of JSON lines and CoNLL-U are lists of words.
 
     Raises:
-        ValueError: if the file cannot be read.
+        ValueError: if the file cannot be read, or has no words.
         OSError: if the file cannot be opened.
     """
     words: dict[str, None] = {}
@@ -56,6 +56,8 @@ def read_words(path: Path, encoding: str = "utf-8", input_format: Format | None 
                 num_repeated += 1
             else:
                 words[word] = None
+    if not words:
+        raise ValueError(f"there are no words in {path}.")
     return WordList(list(words), num_blank, num_repeated)
 
 

@@ -13,6 +13,8 @@ from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
 
+from tests.faults.runs import warm_up
+
 from .cases import DEFECT, EQUAL, NAMED, REFUSED, UNSEEN, Workshop, run_case
 from .things import THINGS
 
@@ -33,6 +35,7 @@ def main() -> int:
     names = [name for name in THINGS if fnmatch(name, options.things)]
     root = options.root or Path(tempfile.mkdtemp(prefix="elmo-changed-"))
     workshop = Workshop(root)
+    warm_up(root / "warm", root / "inputs" / "first" / "corpus.txt")
     numbers = range(options.first, options.first + options.cases)
     if options.only is not None:
         numbers = range(options.only, options.only + 1)

@@ -1,6 +1,7 @@
 """Makes the cases and judges them; `python -m tests.changed` and `test_changed.py` run them."""
 
 import json
+import os
 import random
 import re
 import shutil
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from elmo_hf.disk.checksums import SUMS
-from tests.faults.runs import Outcome, at_change, die, warm_up
+from tests.faults.runs import Outcome, at_change, die
 from tests.helpers.archives import read_files
 
 from .changes import FILE_CHANGES, YEAR, Target, copy, delete
@@ -29,6 +30,7 @@ NOT_SEEN = (
     (r"README\.md", r".*"),  # a card may be edited
     (r"(log\.json|curve\.png|run\.json|runs(/.*)?)", r".*"),  # these decide no number of the model
     (r"_index/SHA256SUMS", r"remove|rename"),  # as in folders of an earlier version
+    (r"\.|\.\.(/\.\.)*", r"put a twin"),  # a whole folder of another model
     (r"checkpoint-\d+", r"remove|rename|duplicate"),  # as a whole; the copy is complete, too
 )
 # What a killed process leaves where a model is saved, and a later one removes when it is old.
@@ -79,7 +81,6 @@ class Workshop:
         for name in ("first", "twin"):
             if not (root / "inputs" / name).exists():
                 make_inputs(root / "inputs" / name, is_twin=name == "twin")
-        warm_up(root / "warm", root / "inputs" / "first" / "corpus.txt")
 
     def new_folder(self, name: str, thing: Thing, inputs: Path) -> Path:
         """A folder with the inputs of a thing."""
@@ -153,7 +154,7 @@ def judge_second_run(workshop: Workshop, name: str, folder: Path, generator: ran
     outcome = change.surroundings.run(folder)
     if outcome.code == 0:
         fault = fault_of_result(workshop, thing, name, folder, change, outcome)
-        if fault and thing.is_only_read:
+        if fault and thing.needs_check and change.touched:
             return judge_by_check(name, folder, change)
         return Judgement(DEFECT if fault else EQUAL, name, where, fault or last_line(outcome))
     if not outcome.is_refused:
@@ -191,7 +192,7 @@ def judge_by_check(name: str, folder: Path, change: Change) -> Judgement:
         is_list = change.path.name == SUMS  # of which a line may name another file
         is_named = is_list or any(changed.name in line for changed in change.touched)
         return Judgement(NAMED if is_named else DEFECT, name, change.name, line)
-    inner = change.path.relative_to(folder / thing.result).as_posix()
+    inner = os.path.relpath(change.path, folder / thing.result)
     kind = change.name.partition(": ")[0]
     if kind == "duplicate" and "-copy" in change.touched[0].name:
         kind += " to a user's name"

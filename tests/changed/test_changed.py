@@ -13,7 +13,7 @@ from .things import THINGS
 
 SEED = "2018"
 # Things that are made in a moment.
-QUICK = ["embed npz", "shards hdf5", "shards in a store", "vectors", "vocab", "convert back"]
+QUICK = ["shards hdf5", "shards in a store", "vectors", "vocab", "card", "push", "kept layers", "kept model"]
 NUM_CASES = 4
 
 

@@ -74,7 +74,7 @@ class Thing(NamedTuple):
         place: the folder in which the command is given, in that of the case.
         start: the input that is copied to `work/out` at first, for a command that changes one file of it.
         holds_others: whether results of other inputs stay beside it.
-        is_only_read: whether the command only reads the finished thing, so that `check` alone sees some changes of it.
+        needs_check: whether `check` alone sees some changes, because the command does not read all that it finds.
     """
 
     result: str
@@ -88,7 +88,7 @@ class Thing(NamedTuple):
     place: str = "."
     start: str = ""
     holds_others: bool = False
-    is_only_read: bool = False
+    needs_check: bool = False
 
 
 def counted(pattern: str, printed: str) -> int:
@@ -216,6 +216,7 @@ THINGS = {
         OF_EMBED,
         measure_vectors_of_sentences,
         has_list=True,
+        needs_check=True,
     ),
     "vectors": Thing(
         "work/out.txt",
@@ -282,7 +283,7 @@ THINGS = {
         measure_nothing,
         has_list=True,
         reads="in/checkpoint",
-        is_only_read=True,
+        needs_check=True,
     ),
     "convert a download": Thing(
         "work/out",

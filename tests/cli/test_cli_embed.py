@@ -155,6 +155,15 @@ def test_a_word_with_a_blank_is_refused_with_its_file_before_the_model_is_loaded
     assert not (tmp_path / "v.txt").exists()
 
 
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_a_file_without_words_gives_no_vectors_and_is_named(content: str, tiny_folder: Path, tmp_path: Path) -> None:
+    words = tmp_path / "w.txt"
+    words.write_text(content, encoding="utf-8")
+    for options in (("-o", tmp_path / "v.txt"), ("--nearest", "late")):
+        assert_fails(run("vectors", tiny_folder, words, *options), 1, f"there are no words in {words}")
+    assert not (tmp_path / "v.txt").exists()
+
+
 def test_lists_of_words_are_words(tiny_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "w.jsonl.gz").write_bytes(gzip.compress(json.dumps(["Yes", ".", "Yes", "\udc80"]).encode() + b"\n"))
     assert read_words(tmp_path / "w.jsonl.gz") == (["Yes", ".", "?"], 0, 1)

@@ -115,3 +115,13 @@ def test_while_layers_are_computed_nothing_has_a_name_of_their_folder_and_what_a
     assert names == [{partial.name, f".{file.name}.lock"}] * 2
     assert [path.name for path in folder.iterdir()] == [file.name]
     assert (folder / file.name).read_bytes() == file.read_bytes()
+
+
+def test_what_a_killed_process_left_beside_kept_layers_is_removed_when_they_are_used(tmp_path: Path) -> None:
+    dataset, model = make_dataset("labelling"), make_task_model("labelling")
+    add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
+    (file,) = tmp_path.iterdir()
+    (tmp_path / f".{file.name}.lock").touch()
+    (tmp_path / f".{file.name}.partial").mkdir()
+    add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
+    assert [*tmp_path.iterdir()] == [file]
