@@ -96,6 +96,11 @@ def read_manylangs(source: Source, named_files: NamedFiles, word_splitter: str |
     words: dict[str, int] = {}
     has_characters = bool(options["token_embedder"].get("char_dim"))
     has_words = bool(options["token_embedder"].get("word_dim"))
+    if not has_characters and not has_words:
+        raise ConversionError(
+            f"{where} must have a `char_dim` or a `word_dim` above 0 in `token_embedder`, found neither, so the model "
+            "would read neither char.dic nor word.dic; get the file again from the model's archive."
+        )
     if has_characters:
         table += CHARACTER_OPTIONS
         characters = _lexicon(source, "char.dic", token, CHARACTER_TABLE)

@@ -264,7 +264,11 @@ MANYLANGS_ROWS: Rows = {
     "no unknown": (many("word.dic", b"a\t0\n"), "word.dic", "<oov>"),
     "no marks": (many("char.dic", b"<oov>\t0\n"), "<bos>", "<eos>", "<pad>"),
     "no table": (many("token_embedder.pkl", state_bytes({"projection.weight": ONES})), "char.dic"),
-    "nothing": (architecture("token_embedder.char_dim", 0, without_part(MANY, "word")), "char.dic and word.dic"),
+    "nothing": (
+        architecture("token_embedder.char_dim", 0, without_part(MANY, "word")),
+        "char.dic nor word.dic",
+        "`word_dim`",
+    ),
 }
 
 

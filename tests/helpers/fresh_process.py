@@ -5,6 +5,7 @@ does it once. It imports neither transformers and `huggingface_hub`, which read 
 imported, nor this package.
 """
 
+import faulthandler
 import gc
 import multiprocessing
 import os
@@ -27,7 +28,7 @@ def run_forked(code: str, arguments: list[str], folder: Path, environment: dict[
     context.set_forkserver_preload(PRELOADED)
     with tempfile.TemporaryDirectory() as outputs:
         paths = [Path(outputs, name) for name in ("stdout", "stderr")]
-        process = context.Process(target=run_program, args=(code, arguments, folder, environment, *paths))
+        process = context.Process(target=run_program, args=(code, arguments, folder, environment, seconds, *paths))
         process.start()
         process.join(seconds)
         if process.exitcode is None:
@@ -43,13 +44,19 @@ def python_path(*folders: Path) -> str:
     return os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-def run_program(code: str, arguments: list[str], folder: Path, environment: dict[str, str], *outputs: Path) -> None:
-    """What a forked process does: it becomes one that `python -c` started."""
+def run_program(
+    code: str, arguments: list[str], folder: Path, environment: dict[str, str], seconds: float, *outputs: Path
+) -> None:
+    """What a forked process does: it becomes one that `python -c` started.
+
+    Just before it is killed, it prints where each of its threads is.
+    """
     gc.freeze()  # No garbage collection visits, and so copies, what the fork server imported.
     # Torch replaces its pool of threads after a fork; if two threads ask for it at once, one may find none.
     sys.modules["torch"].set_num_threads(1)
     for descriptor, path in zip((1, 2), outputs, strict=True):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
+    faulthandler.dump_traceback_later(0.9 * seconds, file=2)
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
