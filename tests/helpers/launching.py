@@ -17,7 +17,8 @@ def fork_two(module: str, folder: Path, function: str = "main") -> str:
     """Calls `function(folder)` of a module of this folder in two processes; returns their output.
 
     As with `torchrun`, the store by which they meet is the launcher's: its port is never another program's, and it
-    stays until both have ended.
+    stays until both have ended. The function must not destroy the group of the processes. Where a model under DDP holds
+    the group last, torch waits for the group's threads while it holds Python's lock, and hangs if one of them wants it.
     """
     code = (
         "import os; os.dup2(1, 2); from pathlib import Path; "

@@ -44,4 +44,3 @@ def main(folder: Path) -> None:
         signals.on_step_end(args, TrainerState(global_step=step, max_steps=50), control)
         stops.append(control.should_training_stop and control.should_save)
     (folder / f"stops-{torch.distributed.get_rank()}").write_text(str(stops))
-    torch.distributed.destroy_process_group()
