@@ -23,6 +23,8 @@ PICTURES = (".png", ".pdf", ".svg")
 VECTOR_TABLES = (".csv", ".tsv", ".parquet")
 # How many usages are printed at either end, and how many characters before and after one.
 NUM_SHOWN, CONTEXT = 3, 40
+# With more usages the numbers in a picture would cover each other.
+MOST_NUMBERED = 30
 
 
 def usages(
@@ -98,7 +100,8 @@ def usages(
         _write_table(vectors, _table_of_vectors(usages_of, {key: vectors_of[key][view] for key in usages_of}))
     if plot is not None:
         parts = {f"{key}: {name}": vectors_of[key][view] for key, name in corpus_names.items()}
-        _draw(plot, f"{word}, layer {shown_view}", parts)
+        numbers = [usage.sentence for key in usages_of for usage in usages_of[key]]
+        _draw(plot, f"{word}, layer {shown_view}", parts, numbers)
 
 
 def _check_outputs(output: Path, plot: Path | None, vectors: Path | None) -> None:
@@ -236,8 +239,16 @@ def _write_table(path: Path, table: "pa.Table") -> None:
     say(f"Wrote {path}.")
 
 
-def _draw(path: Path, title: str, corpora: dict[str, "np.ndarray"]) -> None:
-    """Draws the usages `(K, D)` of each corpus, in its own colour, on the two principal components of all; says so."""
+def _draw(path: Path, title: str, corpora: dict[str, "np.ndarray"], numbers: list[int]) -> None:
+    """Draws usages on the two principal components of all, and says so.
+
+    Args:
+        path: the new picture.
+        title: its title.
+        corpora: the usages `(K, D)` of each corpus, which has a colour of its own.
+        numbers: the number of the sentence of each usage of all corpora, which stands beside its point if there are at
+            most `MOST_NUMBERED`.
+    """
     import numpy as np
     from matplotlib.figure import Figure
 
@@ -249,6 +260,9 @@ def _draw(path: Path, title: str, corpora: dict[str, "np.ndarray"]) -> None:
     axes.set(title=title, xlabel="first principal component", ylabel="second", aspect="equal")
     for label, usages in corpora.items():
         axes.scatter(*(directions @ (usages - mean).T), alpha=0.6, label=label)
+    if len(numbers) <= MOST_NUMBERED:
+        for number, point in zip(numbers, (every - mean) @ directions.T, strict=True):
+            axes.annotate(f"{number}", point, xytext=(4, 4), textcoords="offset points", fontsize="small")
     axes.legend()
     with new_file(path, replaces=False) as partial:
         figure.savefig(partial, format=path.suffix[1:])

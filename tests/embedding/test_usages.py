@@ -197,3 +197,12 @@ def test_a_table_of_embed_joins_by_its_index_and_its_positions_plus_one(folder: 
         places += [(row["document"], row["index"], position + 1) for position in row["positions"]]
     table = pyarrow.csv.read_csv("bank.csv").to_pydict()
     assert places == [*zip(table["document"], table["sentence"], table["position"], strict=True)]
+
+
+@pytest.mark.parametrize("count", [30, 31])
+def test_the_numbers_of_sentences_stand_beside_at_most_thirty_points(count: int, folder: Path) -> None:
+    pytest.importorskip("matplotlib")
+    Path("bank.txt").write_text("\n" * 700 + "".join(f"Bank {number}\n" for number in range(count)))
+    output_of("usages", folder, "bank.txt", "--word", "bank", "-o", "bank.csv", "--plot", "bank.svg")
+    shown = re.findall("<!-- (7\\d\\d) -->", Path("bank.svg").read_text(encoding="utf-8"))
+    assert shown == ([str(700 + number) for number in range(30)] if count == 30 else [])
