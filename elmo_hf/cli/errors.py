@@ -122,7 +122,7 @@ def in_options(message: str, options: Sequence[str]) -> str:
 
     message = ADVISED_ARGUMENT.sub(option_of, message)
     if "`--encoding " in message:
-        message += " `elmo-hf embed MODEL FILE --dry-run`, with the same options, shows how it is read."
+        message += " `elmo-hf embed MODEL FILE --encoding NAME --dry-run` shows how it is read."
     return message
 
 

@@ -320,7 +320,7 @@ def test_advice_names_the_options_of_the_command_and_otherwise_the_arguments(tmp
     assert alone.endswith(advice.format(*("`input_format='", "'`") * 2) + "\n")
     path.write_bytes("Übung\n".encode("latin-1"))
     in_command, alone = (CliRunner().invoke(app, [name]).stderr for name in ("embed", "info"))
-    shown = "`elmo-hf embed MODEL FILE --dry-run`, with the same options, shows how it is read.\n"
+    shown = "`elmo-hf embed MODEL FILE --encoding NAME --dry-run` shows how it is read.\n"
     assert in_command.endswith(f"give `--encoding cp1252`, and see whether the text is read well. {shown}")
     assert alone.endswith("give `encoding='cp1252'`, and see whether the text is read well.\n")
 
