@@ -89,5 +89,5 @@ def _splits(tokenizer: ElmoTokenizer, forms: Sequence[str]) -> str:
     for form in forms:
         words = tokenizer.tokenize(form)
         if len(words) > 1:
-            sentences += f" It splits {form} into {' and '.join(words)}; give one of these."
+            sentences += f" The tokenizer splits {form} into {' and '.join(words)}; give one of these."
     return sentences

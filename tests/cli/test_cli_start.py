@@ -121,7 +121,7 @@ WRONG = {
     "vectors tiny file.txt -o v.txt --layer 3": "found '3'",
     "vectors tiny blanks.txt -o v.txt": r"'New\xa0York'",
     "usages tiny file.txt --word river --forms rivers -o v.csv": "file.txt: no word is river or rivers",
-    "usages tiny file.txt --word don't -o v.csv": "It splits don't into do and n't; give one of these.",
+    "usages tiny file.txt --word don't -o v.csv": "The tokenizer splits don't into do and n't; give one",
     "usages tiny file.txt --word text -o v.csv": "'text' occurs only once",
     "usages tiny file.txt --word text -o there.tsv": "there.tsv exists already",
     "usages nowhere file.txt --word text -o v.csv --vectors there.tsv": "there.tsv exists already",
