@@ -9,7 +9,7 @@ folder and the others wait for it.
 
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,7 +17,17 @@ from tqdm import tqdm
 
 from elmo_hf.disk.whole_files import move_into_place, only_writer, remove_leftovers, workplace
 
-from .published import CACHE, PUBLISHED, UNKNOWN, DownloadOptions, Published, absolute, find_download, unknown_name
+from .published import (
+    CACHE,
+    PUBLISHED,
+    UNKNOWN,
+    DownloadOptions,
+    Published,
+    absolute,
+    find_download,
+    reachable,
+    unknown_name,
+)
 from .refusals import ConversionError
 
 
@@ -40,6 +50,10 @@ class KeptModels:
     def __contains__(self, name: str) -> bool:
         """Whether a published model has the name."""
         return name in self.published
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the published models."""
+        return iter(self.published)
 
     def is_kept(self, name: str) -> bool:
         """Whether the model was used before and is on this machine."""
@@ -122,7 +136,10 @@ class KeptModels:
             f"folder {self.folder / name} from a machine that has used it. {self._advice(name)}"
         )
         options = DownloadOptions(self.base_url, self.downloads / name, self.published, advice=advice)
-        if not find_download(name, options).has_files:
+        download = find_download(name, options)
+        if not download.has_files:
+            for urls in download.urls.values():
+                reachable(urls, advice)
             options = replace(options, folder=work / "files")
             tqdm.write(self._announcement(name), sys.stderr)
         convert_published(name, work / name, NO_FILES, FolderSettings(check=True), options)
@@ -130,6 +147,6 @@ class KeptModels:
     def _advice(self, name: str) -> str:
         """What to do with files from elsewhere."""
         return (
-            f"If you have its files, perhaps by {self.published[name].source}, convert them (docs/convert.md) and give "
-            "the name of the new folder instead."
+            f"If you have its files (where to get them: {self.published[name].source}), convert them (docs/convert.md) "
+            "and give the name of the new folder instead. `tiny` is in the package and needs no network."
         )

@@ -9,7 +9,8 @@ The table `published.tsv` has their addresses and the facts that public pages or
     none                             files to fetch by hand from the `source`
 
 A cell may have several addresses of one file, separated by blanks, which are tried in turn. Those without a scheme
-stand below `BASE_URL`, or below a mirror of it that the environment variable `ELMO_HF_BASE_URL` names.
+stand below `BASE_URL`, or below a mirror of it that the environment variable `ELMO_HF_BASE_URL` names. With
+`HF_HUB_OFFLINE=1` only addresses of this machine are asked, whoever chose them.
 
 A server may send anything in place of a file. So downloaded files are kept only after they were read as the checkpoint,
 and their folder has a list of them, `SHA256SUMS`. A folder without the list belongs to the user: its files are used,
@@ -35,11 +36,12 @@ from urllib.error import URLError
 from urllib.parse import urljoin, urlsplit
 from urllib.request import Request
 
-from huggingface_hub.constants import HF_HOME
+from huggingface_hub import constants
 from tqdm import tqdm
 
 from elmo_hf.disk.checksums import SUMS, recorded_sums, sha256_of_file, write_sums
 from elmo_hf.disk.whole_files import move_into_place, new_file, only_writer
+from elmo_hf.folder.model_names import proposed_name
 
 from .refusals import ConversionError, listed, shortened
 from .sources import files_in
@@ -54,7 +56,9 @@ MOST_SILENCE = 60.0  # seconds
 UNKNOWN = "unknown"
 NO_RESTRICTIONS = "no-restrictions"
 # Where downloaded checkpoints and converted models are kept.
-CACHE = Path(HF_HOME) / "elmo-hf"
+CACHE = Path(constants.HF_HOME) / "elmo-hf"
+# The hosts in addresses of this machine; an address with file:// has none.
+THIS_MACHINE = (None, "localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,8 @@ PUBLISHED = {row.pop("name"): Published(**row) for row in _ROWS}
 
 def unknown_name(name: str, published: Mapping[str, Published]) -> str:
     """The error about a name that is not in the table."""
-    return f"there is no published model {shortened(repr(name))}; the names are {listed(published)}."
+    proposal = proposed_name(name, published)
+    return f"there is no published model {shortened(repr(name))}; the names are {listed(published)}.{proposal}"
 
 
 def absolute(addresses: Mapping[str, Sequence[str]], base_url: str | None = None) -> dict[str, list[str]]:
@@ -285,8 +290,8 @@ def find_download(name: str, options: DownloadOptions) -> Download:
     advice = options.advice
     if advice is None:
         advice = (
-            f"If you find the files elsewhere, perhaps by {row.source}, give their folder, their archive or its "
-            "address as `origin`."
+            f"If you have the files (where to get them: {row.source}), give their folder, their archive or its address "
+            "as `origin`."
         )
     addresses = row.addresses if options.origin is None else row.below(options.origin)
     if not addresses:
@@ -388,28 +393,44 @@ def fetch(urls: Sequence[str], path: Path, advice: str = "", seconds: float = MO
     """Downloads one file, with a progress bar, unless it was downloaded before.
 
     Args:
-        urls: its addresses, which are tried in turn.
+        urls: its addresses, which are tried in turn; each that fails is printed, but the last is in the error.
         path: the file.
         advice: a sentence that tells the user what to do if all fail.
         seconds: how long a server may be silent.
 
     Raises:
-        ConversionError: if the download fails or breaks off; nothing is kept then.
+        ConversionError: if the download fails or breaks off; nothing is kept then; or as in `reachable`.
     """
     if path.exists():
         return path
+    urls = reachable(urls, advice)
     path.parent.mkdir(parents=True, exist_ok=True)
-    failures = []
     for number, url in enumerate(urls, start=1):
         try:
             _download(url, path, seconds)
             break
         except (OSError, HTTPException) as error:
-            failures.append(f"{url}: {error}")
             if number == len(urls):
-                raise ConversionError(f"cannot download {'; '.join(failures)}. {advice}".rstrip()) from error
-            tqdm.write(f"Cannot download {url}: {error}. Trying {urls[number]}.", sys.stderr)
+                raise ConversionError(f"cannot download {url}: {error}. {advice}".rstrip()) from error
+            tqdm.write(f"Cannot download {url}: {error}. Trying the next address.", sys.stderr)
     return path
+
+
+def reachable(urls: Sequence[str], advice: str = "") -> Sequence[str]:
+    """The addresses of one file that may be asked: all, or if `HF_HUB_OFFLINE` is set those of this machine.
+
+    Raises:
+        ConversionError: if there are none; it ends with `advice`.
+    """
+    if not constants.HF_HUB_OFFLINE:
+        return urls
+    of_this_machine = [url for url in urls if urlsplit(url).hostname in THIS_MACHINE]
+    if not of_this_machine:
+        raise ConversionError(
+            f"HF_HUB_OFFLINE is set, so {urls[0]} is not downloaded; unset it where there is a network. "
+            f"{advice}".rstrip()
+        )
+    return of_this_machine
 
 
 def _download(url: str, path: Path, seconds: float) -> None:

@@ -161,14 +161,17 @@ INDEX_LINE = {"shard": "part-00000.parquet", "row": 0, "rows": 2, "document": "a
 USAGE_COLUMNS = """
     corpus document sentence position before word after to_A_0 to_A_1 to_A_2 to_A_mix to_B_0 to_B_1 to_B_2 to_B_mix
 """
-USAGE_OPTIONS = "word output forms most layer plot seed column split-into-words encoding device".split()
+USAGE_OPTIONS = "word output forms most layer plot vectors seed column split-into-words encoding device".split()
 
 
 def test_usages_has_its_options_and_columns(tiny_folder: Path, tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a.txt", "b.txt", "bank.csv")]
     for path in paths[:2]:
         path.write_text("The bank\n")
-    output_of("usages", tiny_folder, *paths[:2], "--word", "bank", "-o", paths[2])
+    vectors = tmp_path / "vectors.tsv"
+    output_of("usages", tiny_folder, *paths[:2], "--word", "bank", "-o", paths[2], "--vectors", vectors)
+    numbers = [f"v{number}" for number in range(1, 17)]
+    assert vectors.read_text().splitlines()[0].split("\t") == [*USAGE_COLUMNS.split()[:4], "word", *numbers]
     assert paths[2].read_text().splitlines()[0].split(",") == USAGE_COLUMNS.split()
     assert [each for each in USAGE_OPTIONS if f"--{each}" not in output_of("usages", "--help")] == []
 

@@ -12,7 +12,7 @@ import typer
 from huggingface_hub.errors import StrictDataclassError
 from typer.core import TyperCommand
 
-from ..folder.model_names import NotConvertedError
+from ..folder.model_names import NotConvertedError, UnknownNameError
 from ..folder.saved_json import one_line
 from ..text.escapes import printable
 from ..text.first_look import Count
@@ -103,6 +103,8 @@ def line_of(error: Exception, options: Sequence[str] = ()) -> str | None:
         return line
     if isinstance(error, NotConvertedError):
         return f"{one_line(error)} Or run `elmo-hf convert {error.source} NEW`, and give the folder NEW."
+    if isinstance(error, UnknownNameError):
+        return f"{one_line(error)} `elmo-hf models` lists the short names."
     if isinstance(error, MENDABLE) and not isinstance(error, BrokenPipeError):
         return in_options(one_line(error), options)
     return None
@@ -120,7 +122,7 @@ def in_options(message: str, options: Sequence[str]) -> str:
 
     message = ADVISED_ARGUMENT.sub(option_of, message)
     if "`--encoding " in message:
-        message += " `elmo-hf embed --dry-run` shows how a file is read."
+        message += " `elmo-hf embed MODEL FILE --encoding NAME --dry-run` shows how it is read."
     return message
 
 

@@ -310,15 +310,14 @@ def score(
     refuse_alone("--per-word OUT", per_word is not None, **for_tables)
     refuse_alone("--column NAME", column is not None, by=by)
     check_usage(not (by and regions), "--by writes the rows of INPUT, so leave out --regions.")
-    is_table = per_word is None or per_word.suffix in (".parquet", ".csv", ".tsv")
-    check_usage(is_table, f"--per-word writes a .parquet, .csv or .tsv, found {per_word}.")
+    if per_word is not None:
+        _check_per_word(per_word)
+    from elmo_hf.disk.tables import save_table
     from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.language_model.scoring import score_carried, score_from_zero
-    from elmo_hf.language_model.surprisal_table import save_table, surprisal_table
+    from elmo_hf.language_model.surprisal_table import surprisal_table
     from elmo_hf.language_model.word_rows import word_rows_table
 
-    if per_word is not None:
-        check_new_file(per_word)
     language_model, tokenizer = load_on_gpu(model)
     splitter = scoring_splitter(language_model.config, tokenizer) if words is None else words
     if by:
@@ -347,6 +346,13 @@ def score(
     _explain_perplexities(corpus, tokenizer, rows, documents)
     if per_word is not None:
         say(f"Wrote {per_word}.")
+
+
+def _check_per_word(per_word: Path) -> None:
+    """Checks the table to write before the model is loaded: its suffix and its place."""
+    is_table = per_word.suffix in (".parquet", ".csv", ".tsv")
+    check_usage(is_table, f"--per-word writes a .parquet, .csv or .tsv, found {per_word}.")
+    check_new_file(per_word)
 
 
 def _say_scores(state: str, scores: "Scores", is_bidirectional: bool, num_predictions: int) -> None:

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from ..embedding.usages import Usage
 
 PICTURES = (".png", ".pdf", ".svg")
+VECTOR_TABLES = (".csv", ".tsv", ".parquet")
 # How many usages are printed at either end, and how many characters before and after one.
 NUM_SHOWN, CONTEXT = 3, 40
+# With more usages the numbers in a picture would cover each other.
+MOST_NUMBERED = 30
 
 
 def usages(
@@ -37,9 +40,12 @@ def usages(
     forms: Annotated[str, Option(metavar="WORDS", help="Its other forms, such as banks,banking.")] = "",
     most: Annotated[int, Option(help="Most sentences from each corpus, spread over it.", min=1)] = 200,
     layer: Annotated[
-        str | None, Option(help="Layer of nearest usages and plot: 0, 1, ... or mix; default: the top layer.")
+        str | None, Option(help="Layer of nearest usages, plot and vectors: 0, 1, ... or mix; default: the top layer.")
     ] = None,
     plot: Annotated[Path | None, Option(help="A new picture of the usages: .png, .pdf or .svg.")] = None,
+    vectors: Annotated[
+        Path | None, Option(help="A new .csv, .tsv or .parquet with the vector of each usage, in --layer.")
+    ] = None,
     seed: Annotated[int, Option(help="Seed of the bootstrap.", min=0)] = 0,
     input_format: InputFormat = None,
     column: Column = None,
@@ -56,7 +62,7 @@ def usages(
     """
     are_different = len(set(corpora)) == len(corpora)
     check_usage(are_different and len(corpora) <= 2, f"give one corpus, or two different ones, found {len(corpora)}.")
-    _check_outputs(output, plot)
+    _check_outputs(output, plot, vectors)
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.usages import find_usages
     from elmo_hf.folder.loading import load_complete, load_tokenizer
@@ -68,7 +74,7 @@ def usages(
     if shown_view not in views:
         raise ValueError(f"--layer must be one of {', '.join(views)}, found {shown_view!r}.")
     view = views.index(shown_view)
-    usages_of, vectors = {}, {}
+    usages_of, vectors_of = {}, {}
     all_forms = [word, *_listed(forms)]
     reading: dict[str, Any] = {
         "split_into_words": split_into_words,
@@ -80,24 +86,31 @@ def usages(
     for key, name in corpus_names.items():
         documents = Documents.find([name], str(output), **reading)
         look = look_at(name, tokenizer)
-        usages_of[key], vectors[key] = find_usages(loaded, tokenizer, documents, all_forms, most, look)
+        usages_of[key], vectors_of[key] = find_usages(loaded, tokenizer, documents, all_forms, most, look)
         say(f"{key}: {name}, {counted(len(usages_of[key]), 'usage')}: {_counts_of_forms(usages_of[key])}.")
     if sum(len(usages) for usages in usages_of.values()) == 1:
         raise ValueError(f"{word!r} occurs only once, so there is no pair to compare.")
-    _say_distances(vectors, views, seed)
-    distances = _distances(vectors)
+    _say_distances(vectors_of, views, seed)
+    distances = _distances(vectors_of)
     # The usages of a single corpus are compared with each other.
     for key, other in zip(usages_of, reversed(usages_of), strict=True):
         _say_ends(f"{other} (layer {shown_view})", key, usages_of[key], distances[key][other][view])
     _write_table(output, _table(usages_of, distances, views))
+    if vectors is not None:
+        _write_table(vectors, _table_of_vectors(usages_of, {key: vectors_of[key][view] for key in usages_of}))
     if plot is not None:
-        parts = {f"{key}: {name}": vectors[key][view] for key, name in corpus_names.items()}
-        _draw(plot, f"{word}, layer {shown_view}", parts)
+        parts = {f"{key}: {name}": vectors_of[key][view] for key, name in corpus_names.items()}
+        numbers = [usage.sentence for key in usages_of for usage in usages_of[key]]
+        _draw(plot, f"{word}, layer {shown_view}", parts, numbers)
 
 
-def _check_outputs(output: Path, plot: Path | None) -> None:
-    """Checks the table and the picture before the model is loaded: their suffixes, their places, and matplotlib."""
+def _check_outputs(output: Path, plot: Path | None, vectors: Path | None) -> None:
+    """Checks the files to write before the model is loaded: their suffixes, their places, and matplotlib."""
     check_usage(output.suffix in (".csv", ".tsv"), f"--output writes a .csv or .tsv, found {output}.")
+    if vectors is not None:
+        check_usage(vectors.suffix in VECTOR_TABLES, f"--vectors writes a .csv, .tsv or .parquet, found {vectors}.")
+        check_usage(vectors != output, f"--vectors and --output both name {output}; give each a name of its own.")
+        check_new_file(vectors)
     if plot is not None:
         check_usage(plot.suffix in PICTURES, f"--plot takes {', '.join(PICTURES)}, found {plot}.")
         check_new_file(plot)
@@ -198,16 +211,44 @@ def _table(
     return pa.table(columns)
 
 
-def _write_table(path: Path, table: "pa.Table") -> None:
-    """Writes the table of usages, and says so."""
-    from elmo_hf.disk.tables import write_text_table
+def _table_of_vectors(usages: dict[str, list["Usage"]], vectors: dict[str, "np.ndarray"]) -> "pa.Table":
+    """A row for each usage, in the order of `_table`: its corpus, its place, its word and its vector, `v1` to `vD`.
 
-    write_text_table(path, table)
+    Args:
+        usages: the usages of each corpus, by its key.
+        vectors: the vectors `(K, D)` of each corpus in one view.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    rows = [(key, usage) for key in usages for usage in usages[key]]
+    columns: dict[str, Any] = {"corpus": [key for key, _ in rows]}
+    for name in ("document", "sentence", "position", "word"):
+        columns[name] = [getattr(usage, name) for _, usage in rows]
+    numbers = np.concatenate([*vectors.values()]).astype(np.float32)  # as the model computed them
+    for number, column in enumerate(numbers.T, start=1):
+        columns[f"v{number}"] = column
+    return pa.table(columns)
+
+
+def _write_table(path: Path, table: "pa.Table") -> None:
+    """Writes a table, and says so."""
+    from elmo_hf.disk.tables import save_table
+
+    save_table(path, table)
     say(f"Wrote {path}.")
 
 
-def _draw(path: Path, title: str, corpora: dict[str, "np.ndarray"]) -> None:
-    """Draws the usages `(K, D)` of each corpus, in its own colour, on the two principal components of all; says so."""
+def _draw(path: Path, title: str, corpora: dict[str, "np.ndarray"], numbers: list[int]) -> None:
+    """Draws usages on the two principal components of all, and says so.
+
+    Args:
+        path: the new picture.
+        title: its title.
+        corpora: the usages `(K, D)` of each corpus, which has a colour of its own.
+        numbers: the number of the sentence of each usage of all corpora, which stands beside its point if there are at
+            most `MOST_NUMBERED`.
+    """
     import numpy as np
     from matplotlib.figure import Figure
 
@@ -219,6 +260,9 @@ def _draw(path: Path, title: str, corpora: dict[str, "np.ndarray"]) -> None:
     axes.set(title=title, xlabel="first principal component", ylabel="second", aspect="equal")
     for label, usages in corpora.items():
         axes.scatter(*(directions @ (usages - mean).T), alpha=0.6, label=label)
+    if len(numbers) <= MOST_NUMBERED:
+        for number, point in zip(numbers, (every - mean) @ directions.T, strict=True):
+            axes.annotate(f"{number}", point, xytext=(4, 4), textcoords="offset points", fontsize="small")
     axes.legend()
     with new_file(path, replaces=False) as partial:
         figure.savefig(partial, format=path.suffix[1:])

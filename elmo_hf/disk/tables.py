@@ -15,12 +15,25 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from ..text.tables import SEPARATORS
 from .whole_files import new_file
 
 # Rows that are in memory as text at a time.
 ROWS = 10_000
+
+
+def save_table(path: Path, table: pa.Table) -> None:
+    """Writes a table as the suffix says, `*.parquet`, `*.csv` or `*.tsv`.
+
+    The file exists only once it is complete. Raises OSError as in `new_file`, and if the file exists.
+    """
+    if path.suffix == ".parquet":
+        with new_file(path, replaces=False) as partial:
+            pq.write_table(table, partial)
+    else:
+        write_text_table(path, table)
 
 
 def write_text_table(path: Path, table: pa.Table) -> None:

@@ -65,7 +65,10 @@ def find_usages(
         if len(word.positions(words)) > 0:
             texts.append((line, words))
     if not texts:
-        raise ValueError(f"{', '.join(documents.names)}: no word is {' or '.join(forms)}, as the tokenizer splits it.")
+        splits = "" if documents.split_into_words else _splits(tokenizer, forms)
+        raise ValueError(
+            f"{', '.join(documents.names)}: no word is {' or '.join(forms)}, as the tokenizer splits it.{splits}"
+        )
     if len(texts) > most:
         texts = [texts[len(texts) * number // most] for number in range(most)]
     selection = Selection(VIEWS, words=word)
@@ -78,3 +81,13 @@ def find_usages(
             usages.append(Usage(storable(document), number, place + 1, before, storable(words[place]), after))
     vectors = np.concatenate([arrays[row]["vectors"] for row in range(len(texts))], axis=1)
     return usages, vectors.astype(np.float64)
+
+
+def _splits(tokenizer: ElmoTokenizer, forms: Sequence[str]) -> str:
+    """Sentences on how the tokenizer splits forms that are several words for it; each begins with a blank."""
+    sentences = ""
+    for form in forms:
+        words = tokenizer.tokenize(form)
+        if len(words) > 1:
+            sentences += f" The tokenizer splits {form} into {' and '.join(words)}; give one of these."
+    return sentences

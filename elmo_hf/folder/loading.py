@@ -12,7 +12,7 @@ from ..model.configuration_elmo import ElmoConfig
 from ..model.language_model_elmo import ElmoForPreTraining
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoTokenizer
-from .model_names import FOREIGN_SUFFIXES, TINY_FOLDER, NotConvertedError, model_folder
+from .model_names import FOREIGN_SUFFIXES, TINY_FOLDER, NotConvertedError, UnknownNameError, model_folder
 from .saved_config import read_config
 from .saved_json import naming, read_json
 from .saved_tokenizer import read_tokenizer
@@ -71,10 +71,7 @@ def check_kind(source: str | Path, folder: Path) -> None:
     if kind is None and foreign:
         raise NotConvertedError(source, foreign)
     if not folder.is_dir():
-        raise ValueError(
-            f"{source} is neither a folder nor a short name, which are `tiny` and those of the published models "
-            "(docs/convert.md); a Hub name looks like org/name."
-        )
+        raise UnknownNameError(source)
 
 
 # In `task_specific_params` of the config of a model that came from bilm-tf with its vocabulary: bilm-tf reads words

@@ -9,8 +9,9 @@ A folder in the working directory may have the name of a published model. If it 
 meant, else the published model; a note says which, because the name could mean both.
 """
 
+import difflib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
 
@@ -20,6 +21,12 @@ TINY = "tiny"
 TINY_FOLDER = Path(__file__).parents[1] / "tiny_model"
 # Suffixes of files that `elmo-hf convert` reads: of AllenNLP, bilm-tf and ELMoForManyLangs, and archives of these.
 FOREIGN_SUFFIXES = (".hdf5", ".h5", ".index", ".th", ".pt", ".pkl", ".pb", ".zip", ".gz", ".bz2")
+
+
+def proposed_name(name: str, names: Iterable[str]) -> str:
+    """A question, with a blank in front, whether the name that is most like a wrong one is meant; "" if none is."""
+    similar = difflib.get_close_matches(name, list(names), n=1)
+    return f" Did you mean `{similar[0]}`?" if similar else ""
 
 
 class NotConvertedError(ValueError):
@@ -38,8 +45,23 @@ class NotConvertedError(ValueError):
         )
 
 
+class UnknownNameError(ValueError):
+    """A name is neither a folder nor the short name of a model."""
+
+    def __init__(self, name: str | Path) -> None:
+        """Proposes the short name that is most like this one, if one is like it."""
+        proposal = proposed_name(str(name), [TINY, *ModelNames.published()])
+        super().__init__(
+            f"{name} is neither a folder nor a short name, which are `tiny` and those of the published models "
+            f"(docs/convert.md); a Hub name looks like org/name.{proposal}"
+        )
+
+
 class PublishedModels(Protocol):
     """The published models by their names."""
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
 
     def __contains__(self, name: str) -> bool:
         """Whether a published model has the name."""

@@ -23,16 +23,12 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.parquet
 
-from ..disk.tables import write_text_table
-from ..disk.whole_files import new_file
 from ..model.tokenization_elmo import (
     BEGIN_SENTENCE,
     END_SENTENCE,
@@ -90,18 +86,6 @@ def place_sentences(sentences: Iterable[Sentence], word_splitter: str) -> Iterat
             document += 1
             document_sentence = 0
             document_region = 0
-
-
-def save_table(path: Path, table: pa.Table) -> None:
-    """Writes a table as the suffix says, `*.parquet`, `*.csv` or `*.tsv`.
-
-    The file exists only once it is complete. Raises OSError as in `new_file`, and if the file exists.
-    """
-    if path.suffix == ".parquet":
-        with new_file(path, replaces=False) as partial:
-            pa.parquet.write_table(table, partial)
-    else:
-        write_text_table(path, table)
 
 
 def surprisal_table(

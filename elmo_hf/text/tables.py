@@ -30,6 +30,8 @@ LOOKED_AT_CHARACTERS = 1 << 22
 LOOKED_AT_ROWS = 100
 # A quoted cell between tabs.
 QUOTED = re.compile('"(?:[^"]|"")*"')
+# The first line of a table that Excel is to split at a character.
+LINE_OF_EXCEL = re.compile(r"sep=\S?", re.IGNORECASE)
 # A list of numbers as text.
 NUMBERS = re.compile(r"\s*\[[\s\d.,eE+-]*\d[\s\d.,eE+-]*\]\s*")
 
@@ -84,6 +86,7 @@ def table_rows(file: TextFile, keys: Sequence[str], are_distinct: bool = False) 
         for number, cells in records:
             if not names:
                 names = cells
+                _refuse_line_of_excel(file, cells, separator, number)
                 _check_names(file, names, keys, separator)
                 if are_distinct:
                     _refuse_twice(file, names, names)
@@ -165,11 +168,33 @@ def _separator(file: TextFile, keys: Sequence[str]) -> str:
 
 def _check_names(file: TextFile, names: list[str], keys: Sequence[str], separator: str) -> None:
     if keys and not {*keys} & {*names}:
+        found, seeming = _seeming_columns(names, separator)
         raise ValueError(
             f"{file.path}: the first line must name a column {' or '.join(map(repr, keys))}, found "
-            f"{', '.join(names)[:80]}, separated by {separator!r}; rename one, or give its name (`column='NAME'`)."
+            f"{', '.join(found)[:80]}, separated by {seeming!r}; choose one (`column='NAME'`), or rename it."
         )
     _refuse_twice(file, names, keys)
+
+
+def _refuse_line_of_excel(file: TextFile, cells: list[str], separator: str, number: int) -> None:
+    """Refuses the line that names the separator for Excel, such as `sep=;`, in front of the names of the columns."""
+    line = separator.join(cells).rstrip()
+    if LINE_OF_EXCEL.fullmatch(line):
+        raise file.fault(
+            f"the line {line} is for Excel alone; delete it, so that the first line names the columns.", number
+        )
+
+
+def _seeming_columns(names: list[str], separator: str) -> tuple[list[str], str]:
+    """The names of columns and their separator; and if there is a single name, its parts.
+
+    A single name may be a whole line with another separator; it is the one that cuts it into most parts.
+    """
+    by_separator = {separator: names}
+    if len(names) == 1:
+        by_separator |= {other: _split(names[0], other) for other in NAMES if other != separator}
+    seeming = max(by_separator, key=lambda each: len(by_separator[each]))
+    return by_separator[seeming], seeming
 
 
 def _refuse_twice(file: TextFile, names: list[str], keys: Sequence[str]) -> None:

@@ -65,6 +65,8 @@ USAGE = {
     "usages tiny a.txt b.txt c.txt --word text -o v.csv": "give one corpus, or two different ones, found 3.",
     "usages tiny file.txt file.txt --word text -o v.csv": "give one corpus, or two different ones",
     "usages tiny file.txt --word text -o v.txt": "--output writes a .csv or .tsv, found v.txt.",
+    "usages tiny file.txt --word text -o v.csv --vectors v.npz": ".csv, .tsv or .parquet, found v.npz",
+    "usages tiny file.txt --word text -o v.csv --vectors v.csv": "--vectors and --output both name v.csv; give each",
     "usages tiny file.txt --word text -o v.csv --plot v.txt": "--plot takes .png, .pdf, .svg, found v.txt.",
     "vocab file.txt -o words --size 3": "'--size'",
     "pretrain file.txt -o lm": "give --vocabulary (and --config) for a new model, or --model to adapt one.",
@@ -95,6 +97,7 @@ WRONG = {
     "writes a folder that can be loaded. Or run `elmo-hf convert files NEW`, and give the folder NEW.",
     "info folder": "folder must hold a model with its config.json, found no file; give a folder that",
     "score there file.txt": "there must hold a model with its config.json, found file; give a folder that",
+    "info orignal": "Did you mean `original`? `elmo-hf models` lists the short names.",
     "info nowhere": "nowhere is neither a folder nor a short name, which are `tiny` and those of the published models",
     f"info {LONG}": "neither a folder" if sys.version_info >= (3, 14) else "File name too long",
     "card tiny": "there is no folder tiny to write README.md in.",
@@ -118,8 +121,10 @@ WRONG = {
     "vectors tiny file.txt -o v.txt --layer 3": "found '3'",
     "vectors tiny blanks.txt -o v.txt": r"'New\xa0York'",
     "usages tiny file.txt --word river --forms rivers -o v.csv": "file.txt: no word is river or rivers",
+    "usages tiny file.txt --word don't -o v.csv": "The tokenizer splits don't into do and n't; give one",
     "usages tiny file.txt --word text -o v.csv": "'text' occurs only once",
     "usages tiny file.txt --word text -o there.tsv": "there.tsv exists already",
+    "usages nowhere file.txt --word text -o v.csv --vectors there.tsv": "there.tsv exists already",
     "usages tiny file.txt --word text -o v.csv --plot none/v.png": "there is no folder none to write v.png in.",
     "usages tiny file.txt --word text -o v.csv --layer 3": "--layer must be one of 0, 1, 2, mix, found '3'.",
     "vocab none-*.txt -o v": "there is no file none-*.txt.",
@@ -315,7 +320,7 @@ def test_advice_names_the_options_of_the_command_and_otherwise_the_arguments(tmp
     assert alone.endswith(advice.format(*("`input_format='", "'`") * 2) + "\n")
     path.write_bytes("Übung\n".encode("latin-1"))
     in_command, alone = (CliRunner().invoke(app, [name]).stderr for name in ("embed", "info"))
-    shown = "`elmo-hf embed --dry-run` shows how a file is read.\n"
+    shown = "`elmo-hf embed MODEL FILE --encoding NAME --dry-run` shows how it is read.\n"
     assert in_command.endswith(f"give `--encoding cp1252`, and see whether the text is read well. {shown}")
     assert alone.endswith("give `encoding='cp1252'`, and see whether the text is read well.\n")
 

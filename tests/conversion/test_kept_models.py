@@ -193,6 +193,23 @@ def test_without_a_network_one_line_says_what_to_do(kept: KeptModels, server: Fi
     assert_fails(run("info", "by-hand"), 1, "no known address, so it cannot be downloaded. If you have its files")
 
 
+def test_offline_a_model_that_is_kept_works_and_no_other_is_downloaded(
+    kept: KeptModels, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = kept.folder_of("base")
+    elsewhere = replace(kept, base_url="https://example.org/")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    capsys.readouterr()
+    assert elsewhere.folder_of("base") == folder
+    with pytest.raises(ConversionError, match=r"^HF_HUB_OFFLINE is set, so https://example\.org/lm/") as refusal:
+        elsewhere.folder_of("base-lm")
+    for advice in (str(kept.folder / "base-lm"), "https://example.org/lm)", "`tiny` is in the package and needs no"):
+        assert advice in str(refusal.value)
+    assert capsys.readouterr().err == ""
+    assert [path.name for path in kept.folder.iterdir()] == ["base"]
+    assert kept.folder_of("base-lm").is_dir()  # from an address of this machine
+
+
 FIRST_USE = """
 import json
 import sys

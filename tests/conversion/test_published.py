@@ -27,10 +27,11 @@ from elmo_hf.conversion.published import (
     fetch,
     find_download,
     name_of,
+    reachable,
 )
 from elmo_hf.conversion.refusals import ConversionError
 from tests.helpers.checkpoints import BASE, TINY_LM, bits
-from tests.helpers.commands import output_of
+from tests.helpers.commands import assert_fails, output_of, run
 from tests.helpers.file_server import FAULTS, FileServer, serving
 from tests.helpers.language_models import state_of
 from tests.helpers.loopback_hub import LoopbackHub
@@ -163,6 +164,46 @@ def test_a_download_that_fails_is_named_and_not_kept(fault: str, server: FileSer
     assert list(tmp_path.iterdir()) == []
 
 
+def test_each_address_that_fails_is_named_once_and_the_advice_comes_last(
+    server: FileServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    urls = [f"{server.url}first.json", f"{server.url}second.json"]
+    with pytest.raises(ConversionError, match=r" Look elsewhere\.$") as refusal:
+        fetch(urls, tmp_path / OPTIONS, "Look elsewhere.")
+    printed = capsys.readouterr().err + str(refusal.value)
+    assert [printed.count(text) for text in (*urls, "404")] == [1, 1, 2]
+
+
+ELSEWHERE = "https://example.org/options.json"
+
+
+def test_offline_only_addresses_of_this_machine_are_asked(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / OPTIONS
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ConversionError, match=f"^HF_HUB_OFFLINE is set, so {ELSEWHERE} is not .* Look elsewhere.$"):
+        fetch([ELSEWHERE], path, "Look elsewhere.")
+    assert not path.exists()
+    fetch([ELSEWHERE, f"{server.url}{SMALL}/{OPTIONS}"], path)
+    assert path.read_bytes() == (BASE / "options.json").read_bytes()
+    assert fetch([ELSEWHERE], path) == path
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    assert reachable([ELSEWHERE, server.url]) == [ELSEWHERE, server.url]
+
+
+@pytest.mark.parametrize("origin", [[], ["--from", "https://example.org/files"]])
+def test_offline_a_conversion_by_name_downloads_nothing(
+    origin: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(published_module, "CACHE", tmp_path / "cache")
+    monkeypatch.delenv("ELMO_HF_BASE_URL", raising=False)
+    result = run("convert", "--model", "small", tmp_path / "small", *origin)
+    assert_fails(result, 1, "HF_HUB_OFFLINE is set, so https://")
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
+
+
 def test_a_server_may_call_a_packed_file_an_encoding(server: FileServer, tmp_path: Path) -> None:
     server.contents["/elmo/a.tar.gz"] = b"archive"
     server.fault = "gzip"  # the server packs it and says so
@@ -184,6 +225,7 @@ def test_no_redirect_leaves_https() -> None:
     ("name", "text"),
     [
         ("large", "there is no published model 'large'; the names are small, "),
+        ("orignal", r"there is no published model 'orignal'; .* more\. Did you mean `original`\?$"),
         ("embeddia-hr", "model embeddia-hr has no known address, .* `origin`"),
     ],
 )

@@ -7,6 +7,8 @@ from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 from elmo_hf import ElmoModel, ElmoTokenizer
@@ -136,6 +138,26 @@ def test_the_table_has_a_row_for_each_usage_with_its_mean_distances(
     assert shown == [ROWS[row][5] for row in (*order, *order[::-1])]
 
 
+@pytest.mark.parametrize(("name", "layer", "view"), [("v.csv", [], "2"), ("v.parquet", ["--layer", "mix"], "mix")])
+def test_the_vectors_of_the_usages_give_the_distances_of_the_table(
+    name: str, layer: list[str], view: str, folder: Path
+) -> None:
+    command = ("usages", folder, "old.csv", "new.jsonl", "--column", "line", "--split-into-words", "--word", "bank")
+    printed = output_of(*command, "--forms", "banks,banking", "-o", "bank.csv", "--vectors", name, *layer)
+    assert f"Wrote {name}." in printed
+    table = pyarrow.csv.read_csv("bank.csv").to_pydict()
+    written = pyarrow.csv.read_csv(name) if name.endswith("csv") else pyarrow.parquet.read_table(name)
+    places = written.column_names[:5]
+    assert places == ["corpus", "document", "sentence", "position", "word"]
+    assert written.select(places).to_pydict() == {place: table[place] for place in places}
+    numbers = np.array([written[f"v{number}"].to_pylist() for number in range(1, 17)]).T
+    assert written.num_columns == 5 + 16
+    for other, others in (("A", range(3)), ("B", range(3, 5))):
+        pairs = [[cosine_distance(numbers[u], numbers[v]) for v in others if v != u] for u in range(5)]
+        expected = [np.mean(distances) for distances in pairs]
+        np.testing.assert_allclose(table[f"to_{other}_{view}"], expected, rtol=0, atol=6e-5)  # four digits
+
+
 def test_intervals_are_printed_for_ten_usages_and_a_line_says_why_others_are_missing(folder: Path) -> None:
     for name, count in (("few", 9), ("enough", 10)):
         Path(f"{name}.txt").write_text("".join(f"Bank {number}\n" for number in range(count)))
@@ -163,3 +185,24 @@ def test_one_corpus_is_enough_and_its_sentences_can_be_fewer(folder: Path) -> No
     assert "A, farthest from A (layer mix):" in printed
     assert "APD" not in printed
     assert Path("many.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_table_of_embed_joins_by_its_index_and_its_positions_plus_one(folder: Path) -> None:
+    command = (folder, "old.csv", "--column", "line", "--split-into-words")
+    output_of("usages", *command, "--word", "bank", "--forms", "banks", "-o", "bank.csv")
+    output_of("embed", *command, "--words", "[Bb]anks?", "-o", "words.parquet")
+    output = pyarrow.parquet.read_table("words.parquet")
+    places = []
+    for row in output.select(["document", "index", "positions"]).to_pylist():
+        places += [(row["document"], row["index"], position + 1) for position in row["positions"]]
+    table = pyarrow.csv.read_csv("bank.csv").to_pydict()
+    assert places == [*zip(table["document"], table["sentence"], table["position"], strict=True)]
+
+
+@pytest.mark.parametrize("count", [30, 31])
+def test_the_numbers_of_sentences_stand_beside_at_most_thirty_points(count: int, folder: Path) -> None:
+    pytest.importorskip("matplotlib")
+    Path("bank.txt").write_text("\n" * 700 + "".join(f"Bank {number}\n" for number in range(count)))
+    output_of("usages", folder, "bank.txt", "--word", "bank", "-o", "bank.csv", "--plot", "bank.svg")
+    shown = re.findall("<!-- (7\\d\\d) -->", Path("bank.svg").read_text(encoding="utf-8"))
+    assert shown == ([str(700 + number) for number in range(30)] if count == 30 else [])

@@ -14,6 +14,7 @@ import pytest
 from elmo_hf import ElmoForPreTraining, ElmoTokenizer
 from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.witness.reference import ReferenceElmo, State
+from elmo_hf.disk.tables import save_table
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.language_model.scoring import (
     SCORING_BATCH_WORDS,
@@ -23,7 +24,7 @@ from elmo_hf.language_model.scoring import (
     score_carried,
     score_from_zero,
 )
-from elmo_hf.language_model.surprisal_table import PlacedSentence, place_sentences, save_table, surprisal_table
+from elmo_hf.language_model.surprisal_table import PlacedSentence, place_sentences, surprisal_table
 from tests.helpers.checkpoints import arrays_of
 from tests.helpers.commands import output_of
 from tests.helpers.language_models import tiny_files

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from elmo_hf import ElmoForPreTraining
-from elmo_hf.language_model.surprisal_table import PlacedSentence, place_sentences, save_table, surprisal_table
+from elmo_hf.disk.tables import save_table
+from elmo_hf.language_model.surprisal_table import PlacedSentence, place_sentences, surprisal_table
 from elmo_hf.language_model.word_rows import WordRows, read_word_rows, read_word_table, word_rows_table
 from tests.helpers.commands import assert_fails, output_of, run
 from tests.helpers.one_direction import forward_half

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.csv
 import pytest
 
 from elmo_hf.disk.tables import write_text_table
@@ -48,10 +49,14 @@ def r(code: str, folder: Path) -> list[str]:
     return result.stdout.splitlines()
 
 
-def block_of(page: str) -> str:
-    """The one block of R in a page."""
-    (block,) = re.findall(r"```r\n(.*?)```", (PAGES / page).read_text(encoding="utf-8"), re.DOTALL)
+def block_with(text: str, page: str = "linguists.md") -> str:
+    """The one block of R in a page that has a text."""
+    blocks = re.findall(r"```r\n(.*?)```", (PAGES / page).read_text(encoding="utf-8"), re.DOTALL)
+    (block,) = [block for block in blocks if text in block]
     return block
+
+
+READING = block_with('read.csv("surprisal.csv"')
 
 
 def test_r_reads_words_numbers_and_logical_values_as_they_are(tmp_path: Path) -> None:
@@ -65,7 +70,7 @@ def test_r_reads_words_numbers_and_logical_values_as_they_are(tmp_path: Path) ->
         cat(nrow(subset(d, is_unknown == FALSE)), fill = 200)
         cat(encodeString(d$word, quote = '"'), sep = "\n")
     """
-    classes, numbers, known, *words = r(block_of("linguists.md") + code, tmp_path)
+    classes, numbers, known, *words = r(READING + code, tmp_path)
     assert classes.split() == ["character", "logical", "numeric"]
     assert numbers.split() == ["TRUE", *["FALSE"] * count, "TRUE", *["FALSE"] * (count - 2)]
     assert int(known) == count // 2
@@ -76,7 +81,7 @@ def test_r_reads_a_table_whose_words_all_look_like_numbers_or_logical_values(tmp
     for word in ("007", "T", "NA"):
         (tmp_path / "surprisal.csv").unlink(missing_ok=True)
         write_text_table(tmp_path / "surprisal.csv", pa.table({"word": [word, word], "bits": [1.5, 2.5]}))
-        assert r(f"{block_of('linguists.md')}cat(d$word, class(d$word))", tmp_path) == [f"{word} {word} character"]
+        assert r(f"{READING}cat(d$word, class(d$word))", tmp_path) == [f"{word} {word} character"]
 
 
 def test_r_joins_regions_to_reading_times(tmp_path: Path) -> None:
@@ -85,4 +90,46 @@ def test_r_joins_regions_to_reading_times(tmp_path: Path) -> None:
     output_of(*command, "--per-word", tmp_path / "regions.tsv", "--regions", "--documents", "--skip-unknown")
     times = "times <- data.frame(document = c(0, 1), document_sentence = 0, region = c(0, 1), ms = c(187, 302))\n"
     code = "cat(joined$word, class(joined$forward_bits), class(joined$is_unknown), joined$ms)"
-    assert r(times + block_of("surprisal.md") + code, tmp_path) == ["NA NA numeric logical 187 302"]
+    assert r(times + block_with("regions", "surprisal.md") + code, tmp_path) == ["NA NA numeric logical 187 302"]
+
+
+def test_r_adds_the_columns_of_a_table_of_sentences_and_sums_the_words_of_each(tmp_path: Path) -> None:
+    sentences = ["We don't know .", '"He paid \u20ac500; she left ."', "It\u2019s a na\u00efve \u201cold\u201d bank ."]
+    rows = [f"{number};{'ab'[number % 2]};{sentence}\r\n" for number, sentence in enumerate(sentences, start=7)]
+    (tmp_path / "stimuli.csv").write_bytes("".join(["item;condition;sentence\r\n", *rows]).encode("cp1252"))
+    surprisals = tmp_path / "surprisal.csv"
+    output_of("score", "tiny", tmp_path / "stimuli.csv", "--encoding", "cp1252", "--per-word", surprisals)
+    code = """
+        cat(m$item[m$position == 1], m$condition[m$position == 1], m$word[m$position == 1])
+        cat("\n", nrow(m) == nrow(d), m$text[m$sentence == 1][1], "\n")
+        cat(per_sentence$forward_bits, sep = "\n")
+    """
+    printed = r(READING + block_with("read.csv2") + block_with("aggregate") + code, tmp_path)
+    first, second, *sums = map(str.strip, printed)
+    assert first == "7 8 9 b a b We He It"
+    assert second == "TRUE He paid \u20ac500; she left ."
+    table = pyarrow.csv.read_csv(surprisals).to_pylist()
+    for number, total in enumerate(sums):
+        words = [row for row in table if row["sentence"] == number and row["word"] not in ("<S>", "</S>")]
+        known = [row["forward_bits"] for row in words if not row["is_unknown"]]
+        assert float(total) == pytest.approx(sum(known), rel=1e-5)  # R prints seven digits
+    assert len(sums) == 3
+
+
+@pytest.mark.parametrize("mark", [",", "."])
+def test_r_compares_surprisals_with_times_that_have_decimal_commas_or_points(mark: str, tmp_path: Path) -> None:
+    columns = {"word": ["a", "b", "c"], "forward_bits": [1.5, 2.5, 4.0], "is_unknown": [False, False, False]}
+    columns["ms"] = [f"312{mark}5", f"200{mark}25", f"190{mark}75"]
+    write_text_table(tmp_path / "surprisal.csv", pa.table(columns))
+    assert r(f"{READING}{block_with('lm(')}cat(d$ms)", tmp_path)[-1] == "312.5 200.25 190.75"
+
+
+def test_r_joins_the_vectors_of_usages_to_their_table_and_finds_the_same_distances(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("NA bank , an old bank .\nThe bank .\nBanks\n", encoding="utf-8")
+    command = ("usages", "tiny", tmp_path / "a.txt", "--word", "bank", "--forms", "banks", "-o", tmp_path / "cells.csv")
+    output_of(*command, "--vectors", tmp_path / "cell_vectors.csv")
+    code = """
+        cat(nrow(m), dim(vectors), class(v$group), all(d$position == v$position), "\n")
+        cat(max(abs(rowSums(distances) / 3 - d$to_A_2)) < 6e-5)  # the table has four digits
+    """
+    assert r(block_with("cell_vectors.csv") + code, tmp_path) == ["4 4 384 integer TRUE ", "TRUE"]
