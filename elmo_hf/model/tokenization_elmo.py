@@ -49,10 +49,13 @@ from .configuration_elmo import (
 #                 `€ 5`; only _ is a letter. The script splits off ,;:@#$%&?![](){}<>" and `--` and `...`, and ' at a
 #                 word's end, and leaves the others where they are.
 #     hyphens     They stay only between letters or digits: `well-known`, but `- 5`, `pre - and`, `U.S. - led`.
-#     full stops  They stay in `_ABBREVIATIONS` and single capitals before another word (`Mr. X`, but `Mr . , X`), and
-#                 after single letters (`U.S.`, at the end of a text too). The script splits off only a text's last.
-#     runs        Several of one mark, or of ! and ?, are one word: `....`, `---`, `?!`, `##`, `<<`.
-#     numbers     They stay whole with .,:/ between digits, and end before a letter: `1,000`, `7:45 pm`, `1.5 m`.
+#     full stops  They stay in `_ABBREVIATIONS` and single capitals before white space and another word (`Mr. X`; but
+#                 `Mr., X` becomes `Mr . , X`), and after each letter of dotted abbreviations (`U.S.`, at the end of a
+#                 text too; but `U.S.A` becomes `U . S . A`). The script splits off only a text's last.
+#     runs        Several of one of the marks .-*=~#+<> are one word, and so are several of ! and ?: `....`, `---`,
+#                 `?!`, `##`, `<<`. Other marks are words of their own: `$ $`.
+#     numbers     With .,:/ between digits they stay whole and end before a letter: `1,000`, `7:45 pm`, `1.5 m`. Plain
+#                 digits do not end there: `7pm`.
 #     names       Web and mail addresses and emoticons stay whole, and file names with one of `_FILE_SUFFIXES`:
 #                 `report.pdf`, but `main . py`.
 #     clitics     ’ is an apostrophe too, all clitics of a word are split off (`I 'd 've`), and capitals make no
@@ -68,8 +71,9 @@ _ABBREVIATIONS = (
 )
 _FILE_SUFFIXES = "html?|pdf|docx?|xlsx?|txt|jpe?g|gif|png|zip"
 
-# Tried in this order. The second pattern matches most words, which saves a third of the running time. The parts of
-# addresses have the length limits of real ones, because without a limit long text without blanks takes quadratic time.
+# Tried in this order. The second pattern matches most words, which saves a third of the running time. Long text without
+# blanks must not take quadratic time, so the parts of addresses have the length limits of real ones, and letters with
+# full stops are tried at the first two letters alone: where those do not match, the rest of `a.b.c.de` does not either.
 PTB = (
     rf"(?i:can(?=not{_END})|(?:gon|wan)(?=na{_END})|got(?=ta{_END}))",  # can not, gon na, wan na, got ta
     r"\p{L}+(?=[\s,;?!)]|\z)",  # a plain word
@@ -79,12 +83,12 @@ PTB = (
     r"(?i:https?://|ftp://|www\.)[^\s<>\"]*[\p{L}\p{N}/=_-]",  # web addresses
     r"[\p{L}\p{N}._+-]{1,64}@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+",  # mail addresses
     rf"(?:[\p{{L}}\p{{N}}-]{{1,63}}\.){{1,8}}(?i:com|org|net|edu|gov|{_FILE_SUFFIXES})(?![\p{{L}}\p{{N}}])(?:/\S*[\p{{L}}\p{{N}}/])?",
-    r"(?:\p{L}\.){2,}(?!\p{L})",  # U.S., i.e.
+    r"(?<!\p{L}\.\p{L}\.)(?:\p{L}\.){2,}(?!\p{L})",  # U.S., i.e.
     rf"(?:{_ABBREVIATIONS}|\p{{Lu}})\.(?=\s+\S)",  # Mr., J.
     r"(?<!\S)(?:[:;=][-'^]?|8[-'^]|8(?=[DPpO]))[()DPpO/\\|\]\[](?!\S)",  # emoticons, but not "8)"
     r"\p{N}+(?:[.,:/]\p{N}+)+",  # 3,500.50 and 7:45
     rf"(?:\p{{Lu}}{_APOSTROPHE}(?=\p{{Lu}}))?{_LETTER}+(?:-{_LETTER}+)*",  # well-known, O'Brien
-    r"\.{2,}|-{2,}|[!?]{2,}|\*{2,}|={2,}|_{2,}|~{2,}|#{2,}|\+{2,}|<{2,}|>{2,}",  # ... -- ?!
+    r"\.{2,}|-{2,}|[!?]{2,}|\*{2,}|={2,}|~{2,}|#{2,}|\+{2,}|<{2,}|>{2,}",  # ... -- ?!
     r"\S\p{M}*",  # any other character
 )
 
