@@ -28,6 +28,7 @@ from .configuration_elmo import (
     END_SENTENCE_ID,
     END_WORD_ID,
     FILLER_ID,
+    LEAST_WORD_LENGTH,
     PADDING_ID,
     require,
     save_code,
@@ -914,12 +915,13 @@ def nesting(ids: Any) -> int:
 # Glossary: B batch, T words of the longest text, C characters per word. For a word-embedding ELMo, ids are (B, T).
 #
 # Deliberate differences from other tokenizers of transformers: one position is one word with several ids, so this class
-# overrides every method that handles ids, and the Rust tokenizer inside only splits text and names single ids. In raw
-# text, `<S>` is ordinary text; a *word* `<S>` is the boundary, as in AllenNLP. A pair of texts is two sentences side by
-# side, each with its own boundaries. ELMo reads texts of any length, so nothing is cut unless a call asks for it. Where
-# characters are bytes, `add_tokens` reserves a word (AllenNLP's `tokens_to_add`): one id from 262 on replaces its
-# characters, in raw text too. `model.resize_token_embeddings(len(tokenizer))` makes room for it. A
-# reserved word counts as a word, not as a special token, even if it is `mask_token`. Words of a vocabulary are fixed.
+# overrides every method that handles ids, and the Rust tokenizer inside only splits text and names single ids. The
+# splitter "ptb" splits `<S>` in raw text like any other text; a *word* `<S>`, given or split off at white space, is the
+# boundary, as in AllenNLP. A pair of texts is two sentences side by side, each with its own boundaries. ELMo reads
+# texts of any length, so nothing is cut unless a call asks for it. Where characters are bytes, `add_tokens` reserves a
+# word (AllenNLP's `tokens_to_add`): one id from 262 on replaces its characters, in raw text too.
+# `model.resize_token_embeddings(len(tokenizer))` makes room for it. In masks and in decoding, a reserved word counts as
+# a word, even if it is `mask_token`. Words of a vocabulary are fixed.
 
 logger = logging.get_logger(__name__)
 
@@ -954,7 +956,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
     Args:
         token_encoder: `"char_cnn"` for character ids, `"word_embedding"` for word ids.
-        max_word_length: C; a word is cut after C - 2 bytes, or code points.
+        max_word_length: C, at least 3; a word is cut after C - 2 bytes, or code points.
         word_splitter: how raw text becomes words, `"ptb"`, `"whitespace"`, or a function from a text to its words. A
             function is not saved (the folder has `"whitespace"`), so pass it again when loading.
         vocab_file: for `"word_embedding"`, a text file with one word per line, including `<S>`, `</S>` and `<UNK>`.
@@ -1003,6 +1005,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         require(token_encoder in TOKEN_ENCODERS, "token_encoder", f"one of {TOKEN_ENCODERS}", token_encoder)
         require(alphabet in ALPHABETS, "alphabet", f"one of {ALPHABETS}", alphabet)
         require(word_splitter in splitters, "word_splitter", f"one of {splitters}, or a function", word_splitter)
+        is_length = isinstance(max_word_length, (int, np.integer)) and max_word_length >= LEAST_WORD_LENGTH
+        require(is_length, "max_word_length", f"an integer of at least {LEAST_WORD_LENGTH}", max_word_length)
         needs_vocabulary = token_encoder == "word_embedding" or alphabet == "code_points"
         if needs_vocabulary and tokenizer_file is not None:
             vocabulary = _vocabulary_in(tokenizer_file)
@@ -1250,7 +1254,10 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
     @property
     def all_special_ids(self) -> list[int]:
-        """The single ids of boundaries and padding."""
+        """The single ids of all tokens that transformers calls special.
+
+        They are boundaries, padding, and `<UNK>` or `[MASK]` where there is one.
+        """
         ids = [self._tokenizer.token_to_id(token) for token in self.all_special_tokens]
         return [token_id for token_id in ids if token_id is not None]
 
@@ -1263,14 +1270,22 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return self._codec.is_special(self._as_ids(token_ids_0)).astype(int).tolist()
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
-        """Reserves words; raises ValueError for new padding or boundaries, and if ids come from a fixed vocabulary."""
-        new_words = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
+        """Reserves words; raises ValueError for words that cannot be reserved.
+
+        These are new padding or boundaries, names of single ids such as `<0x41>`, and every new word if ids come from a
+        fixed vocabulary. The tokenizer's own padding and boundaries, which transformers adds, change nothing.
+        """
+        words = [str(token) for token in new_tokens]
+        new_words = [word for word in words if word not in self._codec.symbols]
         if not isinstance(self._codec, CharacterCodec):
             require(not new_words, "new_tokens", "in the model's vocabulary, which is fixed", new_words)
             return super()._add_tokens(new_tokens, special_tokens)
         fixed_words = {self.special_tokens_map.get(name) for name in ("pad_token", "bos_token", "eos_token")}
         refused = [word for word in new_words if word in fixed_words]
         require(not refused, "new_tokens", "other words than padding and boundaries", refused)
+        names = self._codec.symbols.keys() - {PADDING, *self.boundaries}
+        refused = [word for word in words if word in names]
+        require(not refused, "new_tokens", "other words than the names of bytes and marks in `get_vocab()`", refused)
         num_added = super()._add_tokens(new_tokens, special_tokens)
         ids = self._tokenizer.get_vocab()
         self._codec.reserved |= {word: ids[word] for word in new_words}
