@@ -929,6 +929,8 @@ Codec = CharacterCodec | VocabularyCodec | CodePointCodec
 
 TOKEN_ENCODERS = ("char_cnn", "word_embedding")
 ALPHABETS = ("bytes", "code_points")
+# The key of `tokenizer_config.json` for the property of this name.
+SAVED_VOCABULARIES = "saved_vocabularies"
 
 
 def _vocabulary_in(tokenizer_file: str) -> dict[str, int]:
@@ -1037,6 +1039,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             "words_file": words_file,
             "vector_words_file": vector_words_file,
             "add_boundaries": add_boundaries,
+            SAVED_VOCABULARIES: self.saved_vocabularies,
         }
         super().__init__(**(special_tokens | kwargs | saved))
         # Last, because transformers replaces the splitter's pattern if the vocabulary is large.
@@ -1047,7 +1050,37 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """Refuses a folder or repository that has none of a tokenizer's files, because its name may be wrong."""
         if not any(resolved_vocab_files.values()):
             raise OSError(f"there is no tokenizer in {name}; `tokenizer.save_pretrained` writes one.")
-        return super()._from_pretrained(resolved_vocab_files, name, *args, **kwargs)
+        paths = cls._without_words_of_others(resolved_vocab_files, name, kwargs)
+        return super()._from_pretrained(paths, name, *args, **kwargs)
+
+    @classmethod
+    def _without_words_of_others(
+        cls, paths: dict[str, Any], source: str, arguments: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The paths of a source's files, with None for files of words that were not saved with its tokenizer.
+
+        A folder may have `words.txt` of an earlier model, or of the user. The folder of an earlier version does not say
+        which files are its tokenizer's, so all are read.
+        """
+        if paths.get("tokenizer_config_file") is None:
+            return paths
+        with open(paths["tokenizer_config_file"], encoding="utf-8") as file:
+            saved = json.load(file).get(SAVED_VOCABULARIES)
+        if saved is None:
+            return paths
+        require(isinstance(saved, list), SAVED_VOCABULARIES, "a list of names of files", saved)
+        own_paths = dict(paths)
+        for argument in ("words_file", "vector_words_file"):
+            file_name = cls.vocab_files_names[argument]
+            if own_paths.get(argument) is None or file_name in saved:
+                continue
+            own_paths[argument] = None
+            if arguments.get(argument) is None:
+                logger.warning(
+                    f"`{file_name}` in {source} is not read, because it was not saved with the tokenizer there; if it "
+                    f"has the tokenizer's words, load with `{argument}={paths[argument]!r}` and save again."
+                )
+        return own_paths
 
     @classmethod
     def convert_to_native_format(cls, **kwargs: Any) -> dict[str, Any]:
@@ -1324,10 +1357,25 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """The codec of the softmax's vocabulary; raises ValueError without one."""
         if self._output_codec is None:
             raise ValueError(
-                "this tokenizer has no vocabulary of predicted words: its folder lacks `words.txt`, one word a line. "
-                "Load it with `words_file=...`."
+                "this tokenizer has no vocabulary of predicted words: it was made without, or its folder lacks "
+                "`words.txt`. Load it with `words_file=...`, a file of one word a line."
             )
         return self._output_codec
+
+    @property
+    def _vocabularies_by_file(self) -> dict[str, VocabularyCodec]:
+        """The vocabularies that are saved in files of their own; that of word input is in `tokenizer.json`."""
+        vocabularies = {}
+        if self._output_codec is not None and self._output_codec is not self._codec:
+            vocabularies[self.vocab_files_names["words_file"]] = self._output_codec
+        if self.vector_codec is not None:
+            vocabularies[self.vocab_files_names["vector_words_file"]] = self.vector_codec
+        return vocabularies
+
+    @property
+    def saved_vocabularies(self) -> list[str]:
+        """The files of words that `save_pretrained` writes; others in a folder are not the tokenizer's."""
+        return list(self._vocabularies_by_file)
 
     def _save_pretrained(
         self, save_directory: str, *args: Any, filename_prefix: str | None = None, **kwargs: Any
@@ -1341,11 +1389,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         save_code(save_directory)
         paths = super()._save_pretrained(save_directory, *args, filename_prefix=filename_prefix, **kwargs)
         prefix = f"{filename_prefix}-" if filename_prefix else ""
-        codecs = {"words_file": self._output_codec, "vector_words_file": self.vector_codec}
-        for name, codec in codecs.items():
-            if codec is None or codec is self._codec:  # whose words are in `tokenizer.json`
-                continue
-            path = os.path.join(save_directory, prefix + self.vocab_files_names[name])
+        for name, codec in self._vocabularies_by_file.items():
+            path = os.path.join(save_directory, prefix + name)
             with open(path, "w", encoding="utf-8") as file:
                 file.writelines(f"{word}\n" for word in codec.lines)
             paths = (*paths, path)
