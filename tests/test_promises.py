@@ -141,6 +141,7 @@ def test_a_saved_folder_holds_these_files(tiny_model: ElmoModel, tmp_path: Path)
     assert files[0].isdisjoint(files[1])
     tokenizer_config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
     assert tokenizer_config["auto_map"] == {"AutoTokenizer": ["tokenization_elmo.ElmoTokenizer", None]}
+    assert tokenizer_config["saved_vocabularies"] == []
 
 
 # Columns and index of shards: names and types in parquet, names of arrays elsewhere, keys of a line of `_index.jsonl`.

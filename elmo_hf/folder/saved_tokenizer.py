@@ -4,6 +4,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from ..model.configuration_elmo import LEAST_WORD_LENGTH
 from ..model.tokenization_elmo import ElmoTokenizer
 from .saved_config import refuse_large, refuse_misspelt
 from .saved_json import check_size, naming, read_json
@@ -14,7 +15,7 @@ CONFIG = "tokenizer_config.json"
 FILE_NAMES = {"vocab_file", "words_file", "vector_words_file", "tokenizer_file", "fast_tokenizer_files", "gguf_file"}
 FILE_NAMES |= {"init_inputs", "tokenizer_object"}
 # The least values of numbers.
-LEAST_NUMBERS = {"max_word_length": 3, "model_max_length": 1}
+LEAST_NUMBERS = {"max_word_length": LEAST_WORD_LENGTH, "model_max_length": 1}
 
 
 def read_tokenizer(folder: Path, **kwargs: Any) -> ElmoTokenizer:

@@ -56,6 +56,8 @@ BEGIN_WORD_ID = 259
 END_WORD_ID = 260
 FILLER_ID = 261
 NUM_CHARACTER_IDS = 262
+# Of a word's ids: its begin and end marks, and one character.
+LEAST_WORD_LENGTH = 3
 
 ORIGINAL_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 
@@ -226,7 +228,7 @@ class ElmoConfig(PreTrainedConfig):
     vocab_size: int = at_least("vocab_size", 2, NUM_CHARACTER_IDS)
     num_input_words: int = at_least("num_input_words", 0, 0)
     word_embedding_size: int | None = at_least("word_embedding_size", 1, None)
-    max_word_length: int = at_least("max_word_length", 3, 50)
+    max_word_length: int = at_least("max_word_length", LEAST_WORD_LENGTH, 50)
     char_embedding_size: int = at_least("char_embedding_size", 1, 16)
     char_filters: Sequence = field("char_filters", ORIGINAL_FILTERS, "[width, count] pairs of at least 1", are_filters)
     char_activation: Literal["relu", "tanh"] = "relu"

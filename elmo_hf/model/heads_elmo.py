@@ -475,7 +475,8 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         if wrong_rows:
             row = wrong_rows[0]
             raise ValueError(
-                f"each row of `input_ids` must hold {expected}, found {num_begins[row]} `<S>` in row {row}.{advice}"
+                f"each row of `input_ids` must hold {expected}, found {num_begins[row]} `<S>` in row {row}.{advice} "
+                "A word `<S>` in a text is a boundary too; spell it otherwise."
             )
 
 

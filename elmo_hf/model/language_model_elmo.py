@@ -414,8 +414,9 @@ class ElmoForCausalLM(ElmoForPreTraining):
     Loaded from a biLM's folder, it has only the forward direction, and saves only that.
     """
 
-    # Of a biLM: its backward direction, and linear mixes of both directions.
-    _keys_to_ignore_on_load_unexpected = [r"\.backward_lstm\.", r"\.linear_mixes\."]
+    # Of a biLM: its backward direction, and linear mixes of both directions, which in a folder of `ElmoModel` have no
+    # prefix.
+    _keys_to_ignore_on_load_unexpected = [r"\.backward_lstm\.", r"(^|\.)linear_mixes\."]
 
     def __init__(self, config: ElmoConfig) -> None:
         """Makes a model of one direction with random weights; `config` itself does not change."""

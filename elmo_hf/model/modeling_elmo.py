@@ -402,10 +402,10 @@ def file_of(source: str, name: str, revision: str | None) -> Path | None:
         return None
 
 
-# A config names `modeling_elmo.FeatureExtractionPipeline`, transformers' own class, which this file imports; so
-# `pipeline` needs no task. BERTopic knows a pipeline only by `pipeline` in the class's full name, module included, and
-# else silently uses its default model. So this must be transformers' class. Configs of folders that an earlier version
-# saved have the name below.
+# Because a config names a pipeline, `pipeline(model=folder)` needs no task. It must be transformers' own class, not a
+# subclass here: BERTopic looks for lower-case `pipeline` in the class's full name (`transformers.pipelines...`), and
+# without it silently uses its default model. `modeling_elmo.FeatureExtractionPipeline` works because this file imports
+# that class. Configs of folders that an earlier version saved have the name below.
 ElmoFeatureExtractionPipeline = FeatureExtractionPipeline
 
 

@@ -263,8 +263,8 @@ Stepped = tuple[State, Tensor]
 def is_exporting() -> bool:
     """Whether a graph is being exported. An exported graph must be one; `torch.compile` may make several.
 
-    A torch without `torch.compiler.is_exporting` does not tell an export with `strict=True` from `torch.compile`, so it
-    refuses that export.
+    A torch without `torch.compiler.is_exporting` does not tell an export with `strict=True` from `torch.compile`. This
+    is then False for such an export, so the code breaks the graph, which that export refuses.
     """
     if hasattr(torch.compiler, "is_exporting"):
         return torch.compiler.is_exporting()

@@ -28,6 +28,7 @@ from .configuration_elmo import (
     END_SENTENCE_ID,
     END_WORD_ID,
     FILLER_ID,
+    LEAST_WORD_LENGTH,
     PADDING_ID,
     require,
     save_code,
@@ -49,10 +50,13 @@ from .configuration_elmo import (
 #                 `€ 5`; only _ is a letter. The script splits off ,;:@#$%&?![](){}<>" and `--` and `...`, and ' at a
 #                 word's end, and leaves the others where they are.
 #     hyphens     They stay only between letters or digits: `well-known`, but `- 5`, `pre - and`, `U.S. - led`.
-#     full stops  They stay in `_ABBREVIATIONS` and single capitals before another word (`Mr. X`, but `Mr . , X`), and
-#                 after single letters (`U.S.`, at the end of a text too). The script splits off only a text's last.
-#     runs        Several of one mark, or of ! and ?, are one word: `....`, `---`, `?!`, `##`, `<<`.
-#     numbers     They stay whole with .,:/ between digits, and end before a letter: `1,000`, `7:45 pm`, `1.5 m`.
+#     full stops  They stay in `_ABBREVIATIONS` and single capitals before white space and another word (`Mr. X`; but
+#                 `Mr., X` becomes `Mr . , X`), and after each letter of dotted abbreviations (`U.S.`, at the end of a
+#                 text too; but `U.S.A` becomes `U . S . A`). The script splits off only a text's last.
+#     runs        Several of one of the marks .-*=~#+<> are one word, and so are several of ! and ?: `....`, `---`,
+#                 `?!`, `##`, `<<`. Other marks are words of their own: `$ $`.
+#     numbers     With .,:/ between digits they stay whole and end before a letter: `1,000`, `7:45 pm`, `1.5 m`. Plain
+#                 digits do not end there: `7pm`.
 #     names       Web and mail addresses and emoticons stay whole, and file names with one of `_FILE_SUFFIXES`:
 #                 `report.pdf`, but `main . py`.
 #     clitics     ’ is an apostrophe too, all clitics of a word are split off (`I 'd 've`), and capitals make no
@@ -68,8 +72,9 @@ _ABBREVIATIONS = (
 )
 _FILE_SUFFIXES = "html?|pdf|docx?|xlsx?|txt|jpe?g|gif|png|zip"
 
-# Tried in this order. The second pattern matches most words, which saves a third of the running time. The parts of
-# addresses have the length limits of real ones, because without a limit long text without blanks takes quadratic time.
+# Tried in this order. The second pattern matches most words, which saves a third of the running time. Long text without
+# blanks must not take quadratic time, so the parts of addresses have the length limits of real ones, and letters with
+# full stops are tried at the first two letters alone: where those do not match, the rest of `a.b.c.de` does not either.
 PTB = (
     rf"(?i:can(?=not{_END})|(?:gon|wan)(?=na{_END})|got(?=ta{_END}))",  # can not, gon na, wan na, got ta
     r"\p{L}+(?=[\s,;?!)]|\z)",  # a plain word
@@ -79,12 +84,12 @@ PTB = (
     r"(?i:https?://|ftp://|www\.)[^\s<>\"]*[\p{L}\p{N}/=_-]",  # web addresses
     r"[\p{L}\p{N}._+-]{1,64}@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)+",  # mail addresses
     rf"(?:[\p{{L}}\p{{N}}-]{{1,63}}\.){{1,8}}(?i:com|org|net|edu|gov|{_FILE_SUFFIXES})(?![\p{{L}}\p{{N}}])(?:/\S*[\p{{L}}\p{{N}}/])?",
-    r"(?:\p{L}\.){2,}(?!\p{L})",  # U.S., i.e.
+    r"(?<!\p{L}\.\p{L}\.)(?:\p{L}\.){2,}(?!\p{L})",  # U.S., i.e.
     rf"(?:{_ABBREVIATIONS}|\p{{Lu}})\.(?=\s+\S)",  # Mr., J.
     r"(?<!\S)(?:[:;=][-'^]?|8[-'^]|8(?=[DPpO]))[()DPpO/\\|\]\[](?!\S)",  # emoticons, but not "8)"
     r"\p{N}+(?:[.,:/]\p{N}+)+",  # 3,500.50 and 7:45
     rf"(?:\p{{Lu}}{_APOSTROPHE}(?=\p{{Lu}}))?{_LETTER}+(?:-{_LETTER}+)*",  # well-known, O'Brien
-    r"\.{2,}|-{2,}|[!?]{2,}|\*{2,}|={2,}|_{2,}|~{2,}|#{2,}|\+{2,}|<{2,}|>{2,}",  # ... -- ?!
+    r"\.{2,}|-{2,}|[!?]{2,}|\*{2,}|={2,}|~{2,}|#{2,}|\+{2,}|<{2,}|>{2,}",  # ... -- ?!
     r"\S\p{M}*",  # any other character
 )
 
@@ -910,12 +915,13 @@ def nesting(ids: Any) -> int:
 # Glossary: B batch, T words of the longest text, C characters per word. For a word-embedding ELMo, ids are (B, T).
 #
 # Deliberate differences from other tokenizers of transformers: one position is one word with several ids, so this class
-# overrides every method that handles ids, and the Rust tokenizer inside only splits text and names single ids. In raw
-# text, `<S>` is ordinary text; a *word* `<S>` is the boundary, as in AllenNLP. A pair of texts is two sentences side by
-# side, each with its own boundaries. ELMo reads texts of any length, so nothing is cut unless a call asks for it. Where
-# characters are bytes, `add_tokens` reserves a word (AllenNLP's `tokens_to_add`): one id from 262 on replaces its
-# characters, in raw text too. `model.resize_token_embeddings(len(tokenizer))` makes room for it. A
-# reserved word counts as a word, not as a special token, even if it is `mask_token`. Words of a vocabulary are fixed.
+# overrides every method that handles ids, and the Rust tokenizer inside only splits text and names single ids. The
+# splitter "ptb" splits `<S>` in raw text like any other text; a *word* `<S>`, given or split off at white space, is the
+# boundary, as in AllenNLP. A pair of texts is two sentences side by side, each with its own boundaries. ELMo reads
+# texts of any length, so nothing is cut unless a call asks for it. Where characters are bytes, `add_tokens` reserves a
+# word (AllenNLP's `tokens_to_add`): one id from 262 on replaces its characters, in raw text too.
+# `model.resize_token_embeddings(len(tokenizer))` makes room for it. In masks and in decoding, a reserved word counts as
+# a word, even if it is `mask_token`. Words of a vocabulary are fixed.
 
 logger = logging.get_logger(__name__)
 
@@ -923,6 +929,8 @@ Codec = CharacterCodec | VocabularyCodec | CodePointCodec
 
 TOKEN_ENCODERS = ("char_cnn", "word_embedding")
 ALPHABETS = ("bytes", "code_points")
+# The key of `tokenizer_config.json` for the property of this name.
+SAVED_VOCABULARIES = "saved_vocabularies"
 
 
 def _vocabulary_in(tokenizer_file: str) -> dict[str, int]:
@@ -950,7 +958,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
     Args:
         token_encoder: `"char_cnn"` for character ids, `"word_embedding"` for word ids.
-        max_word_length: C; a word is cut after C - 2 bytes, or code points.
+        max_word_length: C, at least 3; a word is cut after C - 2 bytes, or code points.
         word_splitter: how raw text becomes words, `"ptb"`, `"whitespace"`, or a function from a text to its words. A
             function is not saved (the folder has `"whitespace"`), so pass it again when loading.
         vocab_file: for `"word_embedding"`, a text file with one word per line, including `<S>`, `</S>` and `<UNK>`.
@@ -999,6 +1007,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         require(token_encoder in TOKEN_ENCODERS, "token_encoder", f"one of {TOKEN_ENCODERS}", token_encoder)
         require(alphabet in ALPHABETS, "alphabet", f"one of {ALPHABETS}", alphabet)
         require(word_splitter in splitters, "word_splitter", f"one of {splitters}, or a function", word_splitter)
+        is_length = isinstance(max_word_length, (int, np.integer)) and max_word_length >= LEAST_WORD_LENGTH
+        require(is_length, "max_word_length", f"an integer of at least {LEAST_WORD_LENGTH}", max_word_length)
         needs_vocabulary = token_encoder == "word_embedding" or alphabet == "code_points"
         if needs_vocabulary and tokenizer_file is not None:
             vocabulary = _vocabulary_in(tokenizer_file)
@@ -1029,6 +1039,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
             "words_file": words_file,
             "vector_words_file": vector_words_file,
             "add_boundaries": add_boundaries,
+            SAVED_VOCABULARIES: self.saved_vocabularies,
         }
         super().__init__(**(special_tokens | kwargs | saved))
         # Last, because transformers replaces the splitter's pattern if the vocabulary is large.
@@ -1039,7 +1050,37 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """Refuses a folder or repository that has none of a tokenizer's files, because its name may be wrong."""
         if not any(resolved_vocab_files.values()):
             raise OSError(f"there is no tokenizer in {name}; `tokenizer.save_pretrained` writes one.")
-        return super()._from_pretrained(resolved_vocab_files, name, *args, **kwargs)
+        paths = cls._without_words_of_others(resolved_vocab_files, name, kwargs)
+        return super()._from_pretrained(paths, name, *args, **kwargs)
+
+    @classmethod
+    def _without_words_of_others(
+        cls, paths: dict[str, Any], source: str, arguments: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """The paths of a source's files, with None for files of words that were not saved with its tokenizer.
+
+        A folder may have `words.txt` of an earlier model, or of the user. The folder of an earlier version does not say
+        which files are its tokenizer's, so all are read.
+        """
+        if paths.get("tokenizer_config_file") is None:
+            return paths
+        with open(paths["tokenizer_config_file"], encoding="utf-8") as file:
+            saved = json.load(file).get(SAVED_VOCABULARIES)
+        if saved is None:
+            return paths
+        require(isinstance(saved, list), SAVED_VOCABULARIES, "a list of names of files", saved)
+        own_paths = dict(paths)
+        for argument in ("words_file", "vector_words_file"):
+            file_name = cls.vocab_files_names[argument]
+            if own_paths.get(argument) is None or file_name in saved:
+                continue
+            own_paths[argument] = None
+            if arguments.get(argument) is None:
+                logger.warning(
+                    f"`{file_name}` in {source} is not read, because it was not saved with the tokenizer there; if it "
+                    f"has the tokenizer's words, load with `{argument}={paths[argument]!r}` and save again."
+                )
+        return own_paths
 
     @classmethod
     def convert_to_native_format(cls, **kwargs: Any) -> dict[str, Any]:
@@ -1246,7 +1287,10 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
 
     @property
     def all_special_ids(self) -> list[int]:
-        """The single ids of boundaries and padding."""
+        """The single ids of all tokens that transformers calls special.
+
+        They are boundaries, padding, and `<UNK>` or `[MASK]` where there is one.
+        """
         ids = [self._tokenizer.token_to_id(token) for token in self.all_special_tokens]
         return [token_id for token_id in ids if token_id is not None]
 
@@ -1259,14 +1303,22 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         return self._codec.is_special(self._as_ids(token_ids_0)).astype(int).tolist()
 
     def _add_tokens(self, new_tokens: Sequence[Any], special_tokens: bool = False) -> int:
-        """Reserves words; raises ValueError for new padding or boundaries, and if ids come from a fixed vocabulary."""
-        new_words = [str(token) for token in new_tokens if str(token) not in self._codec.symbols]
+        """Reserves words; raises ValueError for words that cannot be reserved.
+
+        These are new padding or boundaries, names of single ids such as `<0x41>`, and every new word if ids come from a
+        fixed vocabulary. The tokenizer's own padding and boundaries, which transformers adds, change nothing.
+        """
+        words = [str(token) for token in new_tokens]
+        new_words = [word for word in words if word not in self._codec.symbols]
         if not isinstance(self._codec, CharacterCodec):
             require(not new_words, "new_tokens", "in the model's vocabulary, which is fixed", new_words)
             return super()._add_tokens(new_tokens, special_tokens)
         fixed_words = {self.special_tokens_map.get(name) for name in ("pad_token", "bos_token", "eos_token")}
         refused = [word for word in new_words if word in fixed_words]
         require(not refused, "new_tokens", "other words than padding and boundaries", refused)
+        names = self._codec.symbols.keys() - {PADDING, *self.boundaries}
+        refused = [word for word in words if word in names]
+        require(not refused, "new_tokens", "other words than the names of bytes and marks in `get_vocab()`", refused)
         num_added = super()._add_tokens(new_tokens, special_tokens)
         ids = self._tokenizer.get_vocab()
         self._codec.reserved |= {word: ids[word] for word in new_words}
@@ -1305,10 +1357,25 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         """The codec of the softmax's vocabulary; raises ValueError without one."""
         if self._output_codec is None:
             raise ValueError(
-                "this tokenizer has no vocabulary of predicted words: its folder lacks `words.txt`, one word a line. "
-                "Load it with `words_file=...`."
+                "this tokenizer has no vocabulary of predicted words: it was made without, or its folder lacks "
+                "`words.txt`. Load it with `words_file=...`, a file of one word a line."
             )
         return self._output_codec
+
+    @property
+    def _vocabularies_by_file(self) -> dict[str, VocabularyCodec]:
+        """The vocabularies that are saved in files of their own; that of word input is in `tokenizer.json`."""
+        vocabularies = {}
+        if self._output_codec is not None and self._output_codec is not self._codec:
+            vocabularies[self.vocab_files_names["words_file"]] = self._output_codec
+        if self.vector_codec is not None:
+            vocabularies[self.vocab_files_names["vector_words_file"]] = self.vector_codec
+        return vocabularies
+
+    @property
+    def saved_vocabularies(self) -> list[str]:
+        """The files of words that `save_pretrained` writes; others in a folder are not the tokenizer's."""
+        return list(self._vocabularies_by_file)
 
     def _save_pretrained(
         self, save_directory: str, *args: Any, filename_prefix: str | None = None, **kwargs: Any
@@ -1322,11 +1389,8 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         save_code(save_directory)
         paths = super()._save_pretrained(save_directory, *args, filename_prefix=filename_prefix, **kwargs)
         prefix = f"{filename_prefix}-" if filename_prefix else ""
-        codecs = {"words_file": self._output_codec, "vector_words_file": self.vector_codec}
-        for name, codec in codecs.items():
-            if codec is None or codec is self._codec:  # whose words are in `tokenizer.json`
-                continue
-            path = os.path.join(save_directory, prefix + self.vocab_files_names[name])
+        for name, codec in self._vocabularies_by_file.items():
+            path = os.path.join(save_directory, prefix + name)
             with open(path, "w", encoding="utf-8") as file:
                 file.writelines(f"{word}\n" for word in codec.lines)
             paths = (*paths, path)

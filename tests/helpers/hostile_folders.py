@@ -130,6 +130,7 @@ TOKENIZER: list[tuple[str, Any]] = [
     ("max_word_length", None),
     ("max_word_length", 0),
     ("model_max_length", "bytes"),
+    ("saved_vocabularies", 3),
     ("words_file", "/etc/passwd"),
     ("vocab_file", "/etc/passwd"),
     ("tokenizer_file", "../tokenizer.json"),

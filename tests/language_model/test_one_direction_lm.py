@@ -87,6 +87,14 @@ def test_a_linear_mix_of_both_directions_stays_behind_and_one_of_one_direction_d
     assert_close(causal.elmo.linear_mixes[0].linear.weight, one.elmo.linear_mixes[0].linear.weight)
 
 
+def test_what_an_encoder_of_both_directions_has_more_is_no_unexpected_key(tmp_path: Path) -> None:
+    tiny_lm(layer_mix="linear").elmo.save_pretrained(tmp_path)
+    _, info = ElmoForCausalLM.from_pretrained(tmp_path, num_softmax_words=7, output_loading_info=True)
+    assert info["missing_keys"] == {"softmax.weight", "softmax.bias"}
+    assert not info["unexpected_keys"]
+    assert not info["mismatched_keys"]
+
+
 def test_a_causal_model_always_returns_logits_and_refuses_to_return_log_probabilities() -> None:
     model = ElmoForCausalLM(tiny_lm().config).eval()
     inputs = inputs_of(model)

@@ -36,7 +36,9 @@ REFUSALS: dict[str, Callable[[], object]] = {
     "must hold one text, found 2 `<S>` in row 0. For pairs of texts, make the classifier with `text_pairs=True`": (
         lambda: run("classification", "pairs")
     ),
-    "must hold one text, found 2 `<S>` in row 0.": lambda: run("labelling", "pairs"),
+    "must hold one text, found 2 `<S>` in row 0. A word `<S>` in a text is a boundary too; spell it otherwise.": (
+        lambda: run("labelling", "pairs")
+    ),
     "`tokenizer(text, text_pair)`, found 1 `<S>` in row 0": lambda: run("pairs", "classification"),
     "found 0 `<S>` in row 1": lambda: run("pairs", input_ids=ROW_WITHOUT_BOUNDARIES),
     "`input_ids` must be None with `inputs_embeds`": lambda: run("crf", inputs_embeds=torch.zeros(3, 8, 7)),

@@ -3,6 +3,7 @@
 import copy
 import inspect
 import json
+import logging
 import pickle
 from pathlib import Path
 from typing import Any
@@ -139,6 +140,57 @@ def test_a_folder_names_no_path_and_a_prefix_is_that_of_every_file(tmp_path: Pat
     assert "words_file" not in json.loads((tmp_path / "saved" / "my-tokenizer_config.json").read_text(encoding="utf-8"))
     assert (tmp_path / "saved" / "my-words.txt").is_file()
     assert not (tmp_path / "saved" / "words.txt").exists()
+
+
+WORD_LISTS = {"words_file": "words.txt", "vector_words_file": "vector_words.txt"}
+
+
+def vocabulary_sizes(tokenizer: ElmoTokenizer) -> list[int | None]:
+    vector_codec = tokenizer.vector_codec
+    return [tokenizer.num_word_classes, None if vector_codec is None else len(vector_codec.lines)]
+
+
+@pytest.mark.parametrize("loader", [ElmoTokenizer, AutoTokenizer])
+def test_a_tokenizer_reads_the_words_it_was_saved_with_and_none_that_lie_in_its_folder(
+    loader: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", True)
+    path = str(words_file(tmp_path, ["<S>", "</S>", "<UNK>", "the"]))
+    folder = tmp_path / "saved"
+    # One after the other in the same folder, with the two sizes that it must have when loaded.
+    tokenizers: list[tuple[dict[str, Any], list[int | None]]] = [
+        (dict.fromkeys(WORD_LISTS, path), [4, 4]),
+        ({"words_file": path}, [4, None]),
+        ({"vector_words_file": path}, [None, 4]),
+        ({}, [None, None]),
+        ({"token_encoder": "word_embedding", "vocab_file": path}, [4, None]),
+    ]
+    for arguments, sizes in tokenizers:
+        caplog.clear()
+        ElmoTokenizer(**arguments).save_pretrained(folder)
+        loaded = loader.from_pretrained(folder)
+        assert vocabulary_sizes(loaded) == sizes
+        loaded.save_pretrained(folder)
+        assert vocabulary_sizes(loader.from_pretrained(folder)) == sizes
+        foreign = {file for name, file in WORD_LISTS.items() if name not in arguments}
+        assert {file for file in WORD_LISTS.values() if f"`{file}` in {folder} is not read" in caplog.text} == foreign
+    caplog.clear()
+    paths = {name: str(folder / file) for name, file in WORD_LISTS.items()}  # as the warning advises
+    assert all((folder / file).is_file() for file in WORD_LISTS.values())
+    loader.from_pretrained(folder, **paths).save_pretrained(folder)
+    assert vocabulary_sizes(loader.from_pretrained(folder)) == [4, 4]
+    assert not caplog.text
+
+
+def test_a_folder_that_does_not_name_its_files_of_words_has_all_that_lie_in_it(tmp_path: Path) -> None:
+    ElmoTokenizer().save_pretrained(tmp_path)
+    config_file = tmp_path / "tokenizer_config.json"
+    config = json.loads(config_file.read_text(encoding="utf-8"))
+    del config["saved_vocabularies"]
+    config_file.write_text(json.dumps(config), encoding="utf-8")
+    for file in WORD_LISTS.values():
+        words_file(tmp_path, ["<S>", "</S>", "<UNK>", "the"], file)
+    assert vocabulary_sizes(ElmoTokenizer.from_pretrained(tmp_path)) == [4, 4]
 
 
 CONVERT = {"lists": np.ndarray.tolist, "arrays": np.asarray, "tensors": torch.from_numpy}

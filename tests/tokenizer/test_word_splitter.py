@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tokenizers import Regex, pre_tokenizers
 from transformers import AutoTokenizer
 from word_splitting import measure
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.window_vectors import Selection, embed_window
-from elmo_hf.model.tokenization_elmo import make_word_splitter
+from elmo_hf.model.tokenization_elmo import PTB, make_word_splitter
 from tests.helpers.checkpoints import shared
 
 # Text and its words; words are joined by blanks here, for none of them holds one.
@@ -30,6 +31,10 @@ PTB_WORDS = {
     "abbreviations": ("Mr. Smith vs. Dr. No Inc., etc.", "Mr. Smith vs. Dr. No Inc . , etc ."),
     "initials": ("J. R. Tolkien and J.K. Rowling", "J. R. Tolkien and J.K. Rowling"),
     "letters_and_stops": ("U.S. i.e., at 5 p.m. in the U.S.", "U.S. i.e. , at 5 p.m. in the U.S."),
+    "stops of dotted letters": (
+        "Mr. X Mr., X U.S.A a.k.a. xa.b.c. p.m",
+        "Mr. X Mr . , X U . S . A a.k.a. xa . b.c. p . m",
+    ),
     "web": (
         "See http://www.example.org/a?b=c, www.x.com. and (https://y.de/z).",
         "See http://www.example.org/a?b=c , www.x.com . and ( https://y.de/z ) .",
@@ -51,7 +56,7 @@ PTB_WORDS = {
     "no clitics": ("'tis 'Twas more'n d'ye gimme lemme", "' tis ' Twas more ' n d ' ye gimme lemme"),
     "marks inside words": ("foo.bar a=b o'clock '90s €5 main.py", "foo . bar a = b o ' clock ' 90s € 5 main . py"),
     "hyphens at the edge": ("-5 pre- and U.S.-led", "- 5 pre - and U.S. - led"),
-    "units": ("7:45pm 1.5m 10km 3M", "7:45 pm 1.5 m 10km 3M"),
+    "units": ("7:45pm 1.5m 10km 3M 7pm", "7:45 pm 1.5 m 10km 3M 7pm"),
     "underscores": ("snake_case __x__", "snake_case __x__"),
     "signs": ("AT&T C++ @user #tag a+b", "AT & T C ++ @ user # tag a + b"),
     "accents": ("naïve Übergröße, Ελλάδα. Привет!", "naïve Übergröße , Ελλάδα . Привет !"),
@@ -113,11 +118,25 @@ def test_ptb_agrees_with_the_english_web_treebank(part: str, num_words: int) -> 
     assert agreement.f1 >= 0.97, agreement
 
 
-@pytest.mark.parametrize("unit", ["aa.", "a@", "a-", "'t", "1,"])
+@pytest.mark.parametrize("unit", ["a.", "xa.b.", "aa.", "a@", "a-", "'t", "1,"])
 def test_long_text_without_blanks_is_split_by_rules_that_do_not_look_further_the_longer_it_is(unit: str) -> None:
     """Unbounded repetition would take half a minute for one of these."""
-    words = make_word_splitter("ptb").pre_tokenize_str(unit * 20_000)
-    assert "".join(word for word, _ in words) == unit * 20_000
+    text = unit * 20_000 + "bb"
+    words = make_word_splitter("ptb").pre_tokenize_str(text)
+    assert "".join(word for word, _ in words) == text
+
+
+def test_trying_dotted_letters_only_where_they_begin_changes_no_word() -> None:
+    only_there = r"(?<!\p{L}\.\p{L}\.)"
+    everywhere = [pattern.replace(only_there, "") for pattern in PTB]
+    assert everywhere != list(PTB)
+    reference = pre_tokenizers.Split(Regex("|".join(everywhere)), behavior="removed", invert=True)
+    splitter = make_word_splitter("ptb")
+    generator = random.Random(7)
+    fragments = ["a.", "b.", "c.", "É.", "a", "J", ".", " ", "-", "'", "1", "1.", "gif", "bb", "@", "/", "(", "\u0301"]
+    for _ in range(3000):
+        text = "".join(generator.choices(fragments, k=12))
+        assert splitter.pre_tokenize_str(text) == reference.pre_tokenize_str(text), text
 
 
 TEXT = "我们坐在河岸上。 We sat."
