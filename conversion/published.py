@@ -41,7 +41,7 @@ from tqdm import tqdm
 from elmo_hf.disk.checksums import SUMS, recorded_sums, sha256_of_file, write_sums
 from elmo_hf.disk.whole_files import move_into_place, new_file, only_writer
 
-from .refusals import ConversionError, listed, shortened
+from .refusals import AnotherModelError, ConversionError, listed, shortened
 from .sources import files_in
 
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
@@ -91,6 +91,11 @@ class Published:
             if urls:
                 addresses[name] = urls
         return addresses
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The published MD5 of each file, by its field; empty if they were not published."""
+        return dict(zip(self.addresses, self.md5.split(), strict=False))
 
     def below(self, url: str) -> dict[str, list[str]]:
         """The same with the files elsewhere: `url` is the address of the only file, or that in front of their names."""
@@ -246,11 +251,10 @@ class Download:
     def _check(self, folder: Path, read: Reader, is_download: bool) -> None:
         """Raises ConversionError unless the files in a folder can be read as the model."""
         try:
-            paths = self._paths(folder)
-            _check_published(self.row, paths)
-            read(self.row, _files(paths))
+            read(self.row, _files(self._paths(folder)))
         except ConversionError as error:
-            reason = str(error).replace(f"{folder}{os.sep}", "")
+            reason = error.fact if isinstance(error, AnotherModelError) else str(error)
+            reason = reason.replace(f"{folder}{os.sep}", "")
             if is_download:
                 raise ConversionError(
                     f"what a server sent for {self.sources} is not this model, so nothing was kept: {reason} "
@@ -311,7 +315,7 @@ def download(name: str, read: Reader, options: DownloadOptions) -> Files:
         options: where the files come from, and where they are kept.
 
     Raises:
-        ConversionError: if the name is unknown, a download fails, or a recorded or published checksum differs.
+        ConversionError: if the name is unknown, a download fails, or a recorded checksum differs.
     """
     files = find_download(name, options)
     if options.is_local:
@@ -341,12 +345,6 @@ def _files_of_user(path: Path, row: Published, folder: Path) -> Files:
     paths = {field: path / name_of(urls[0]) for field, urls in row.addresses.items()}
     if not paths or not all(file.is_file() for file in paths.values()):
         return path, {}
-    try:
-        _check_published(row, paths)
-    except ConversionError as error:
-        raise ConversionError(
-            f"{error} If you mean this file, convert it without the published model's name."
-        ) from error
     return _files(paths)
 
 
@@ -358,17 +356,6 @@ def _check_recorded(files: Sequence[Path], folder: Path) -> None:
             raise ConversionError(
                 f"{file} has another checksum than {folder / SUMS} says. Get the file again or, if you mean this file, "
                 "convert it without the published model's name."
-            )
-
-
-def _check_published(row: Published, paths: Mapping[str, Path]) -> None:
-    """Raises ConversionError unless files have their published digests."""
-    for path, expected in zip(paths.values(), row.md5.split(), strict=False):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "md5").hexdigest()
-        if digest != expected:
-            raise ConversionError(
-                f"{path} is not the published file: its MD5 is {digest}, and that of the published file is {expected}."
             )
 
 
