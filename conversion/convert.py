@@ -63,6 +63,8 @@ class FolderSettings:
     facts: Facts | None = None  # published facts about the weights, for the card
     labels: Mapping[str, Any] | None = None  # the user's labels of the weights, for the card (`card_labels`)
     size: str = ""  # cells and projection of each direction that a published model has, such as 4096/512
+    origin: str | None = None  # where a published model's files came from, if not from the published addresses
+    loaded_folder: str | None = None  # the path that the card's snippet loads; None: the name of the folder
     md5: Sequence[str] = ()  # the published MD5s of a published model's files, all of which must have been read
 
 
@@ -98,10 +100,11 @@ def convert_source(
     with new_folder(destination) as folder:
         with open_source(path, folder) as source:
             checkpoint = _read_checkpoint(source, files, settings, report)
-            difference = _write_model(checkpoint, folder, settings, report)
+            difference, reproduced = _write_model(checkpoint, folder, settings, report)
             digested = source.to_digest(checkpoint.sources.values())
             digests = {name: sha256_of_file(file) for name, file in digested.items()}
-            conversion = Conversion(settings.source_name or path.resolve().name, digests, difference)
+            name = settings.source_name or path.resolve().name
+            conversion = Conversion(name, digests, difference, settings.origin, reproduced)
             card = _card(checkpoint, destination.resolve().name, conversion, settings)
             (folder / "README.md").write_text(card, encoding="utf-8")
         write_sums(folder, MODEL_FILES)
@@ -182,14 +185,21 @@ def _word_splitter(settings: FolderSettings, report: Report) -> str | None:
     return "whitespace"
 
 
-def _write_model(checkpoint: Checkpoint, folder: Path, settings: FolderSettings, report: Report) -> float | None:
-    """Writes model and tokenizer, and returns the largest difference of the check, or None without a check."""
+def _write_model(
+    checkpoint: Checkpoint, folder: Path, settings: FolderSettings, report: Report
+) -> tuple[float | None, list[str]]:
+    """Writes model and tokenizer.
+
+    Returns:
+        the largest difference of the check, or None without a check, and the models whose published vectors it has.
+    """
     save_model(checkpoint, folder)
     checkpoint.tokenizer.save_pretrained(folder)
     difference = None
+    reproduced: list[str] = []
     if settings.check:
-        difference, published = check_conversion(folder, checkpoint)
-        for name in published:
+        difference, reproduced = check_conversion(folder, checkpoint)
+        for name in reproduced:
             report(f"Note: the vectors are those that were published for {name}.")
         if checkpoint.config.num_softmax_words is not None:
             note = note_on_word_order(folder)
@@ -197,7 +207,7 @@ def _write_model(checkpoint: Checkpoint, folder: Path, settings: FolderSettings,
                 report(f"Note: {note}")
     if settings.dtype != "float32":
         save_model(checkpoint, folder, settings.dtype)
-    return difference
+    return difference, reproduced
 
 
 def _card(checkpoint: Checkpoint, name: str, conversion: Conversion, settings: FolderSettings) -> str:
@@ -209,6 +219,7 @@ def _card(checkpoint: Checkpoint, name: str, conversion: Conversion, settings: F
         word_splitter=checkpoint.tokenizer.word_splitter,
         facts=settings.facts,
         conversion=conversion,
+        folder=settings.loaded_folder,
     )
     return render_card(name, content, settings.labels)
 

@@ -30,6 +30,7 @@ from .published import (
     Published,
     download,
     find_download,
+    other_origin,
 )
 from .refusals import DAMAGE, AnotherModelError, ConversionError
 from .sources import open_source
@@ -78,6 +79,7 @@ def convert_published(
         facts=facts,
         labels=labels | dict(settings.labels or {}),
         size=row.size,
+        origin=other_origin(name, download_options),
         md5=[digest for field, digest in row.digests.items() if field not in named_files],
     )
     try:
@@ -88,7 +90,9 @@ def convert_published(
         if has_own_files:
             raise
         original.remove()
-        raise ConversionError(f"{error.fact} What {original.sources} sent was removed. {original.advice}") from error
+        raise ConversionError(
+            f"{error.fact} What {original.sources} sent was removed. {original.advice_on_answers}"
+        ) from error
 
 
 def read_checkpoint(options: Path | None, row: Published, files: Files) -> None:

@@ -63,6 +63,8 @@ class Conversion:
     source_name: str  # the name of the source
     digests: Mapping[str, str]  # SHA-256 of each source file, by file name
     difference: float | None  # the largest difference that the check found, or None
+    origin: str | None = None  # the address or the name of the files, if they are not from the published addresses
+    reproduced: Sequence[str] = ()  # the published models whose published vectors the model has
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class CardContent:
         facts: the facts that the authors of the weights published.
         conversion: how the folder was converted from a checkpoint.
         run: how the model was trained, with its numbers as text.
+        folder: the path that the snippet loads; None: the name of the folder.
     """
 
     config: ElmoConfig
@@ -87,6 +90,7 @@ class CardContent:
     facts: Facts | None = None
     conversion: Conversion | None = None
     run: TrainingSummary | None = None
+    folder: str | None = None
 
 
 def render_card(
@@ -99,8 +103,8 @@ def render_card(
         content: what the card says of the model.
         labels: further metadata of `ModelCardData`, such as `license`; they override those of `content.facts`, except
             labels without a value.
-        repository: the Hub repository `org/name` that the snippet loads; None: the snippet loads the folder `name`, and
-            the card lists what to add.
+        repository: the Hub repository `org/name` that the snippet loads; None: the snippet loads the folder, and the
+            card lists what to add.
     """
     config, auto_class, facts = content.config, content.auto_class, content.facts
     defaults = {"library_name": "transformers", "pipeline_tag": TASKS.get(auto_class, FEATURE_EXTRACTION), "tags": TAGS}
@@ -116,7 +120,7 @@ def render_card(
         name=name,
         version=metadata.version("elmo-hf"),
         package=ELMO_HF,
-        loaded=string_literal(repository or name),
+        loaded=string_literal(repository or content.folder or name),
         architecture=sizes,
         config=config,
         word_limit=word_limit(config),
