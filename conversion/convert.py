@@ -24,7 +24,7 @@ from elmo_hf.folder.listed_files import MODEL_FILES
 from elmo_hf.folder.loading import load_complete, load_tokenizer, open_folder
 from elmo_hf.folder.saved_config import read_config
 from elmo_hf.public import ElmoConfig, ElmoForPreTraining, ElmoModel
-from elmo_hf.share.model_card import CardContent, Conversion, Facts, as_list, render_card
+from elmo_hf.share.model_card import NO_LANGUAGE, CardContent, Conversion, Facts, as_list, render_card
 
 from .alignment import align
 from .check import check_conversion
@@ -178,6 +178,12 @@ def _word_splitter(settings: FolderSettings, report: Report) -> str | None:
     languages = as_list((metadata | dict(settings.labels or {})).get("language"))
     if not languages or any(language.split("-")[0] == "en" for language in languages):
         return None
+    if NO_LANGUAGE in languages:
+        report(
+            f"Note: the language is {NO_LANGUAGE}, as of proteins, so raw text is split at blanks only: write residues "
+            "apart, or give FASTA."
+        )
+        return "whitespace"
     report(
         f"Note: the language is {', '.join(languages)}, so raw text is split at blanks only: write words and "
         "punctuation apart, as in the training text, or set `word_splitter` to `ptb` for English rules."
