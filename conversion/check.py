@@ -82,7 +82,8 @@ def _compare_with_published(
         raise AnotherModelError(
             f"the vectors of the converted model must be within {PUBLISHED_TOLERANCE:.0e} of the {published.model} "
             f"model's that {published.source} has, but a difference of {difference:.6f} was found. Nothing was "
-            "written. Get the weights again or, if it is another model whose file has this name, rename the file."
+            "written.",
+            "Get the weights again or, if it is another model whose file has this name, rename the file.",
         )
 
 

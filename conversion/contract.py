@@ -34,7 +34,7 @@ class Checkpoint:
     # Scalar mixes are included only if the source has them.
     tensors: dict[str, np.ndarray]
     tokenizer: ElmoTokenizer  # turns text into the model's inputs
-    sources: dict[str, Path]  # the files whose digests the model card lists, by the names that the card prints
+    sources: dict[str, Path]  # the files with settings and numbers that were read, by their names without folders
     make_reference: Callable[[], ReferenceElmo] | None = None  # makes the witness for the check; None if there is none
     notes: tuple[str, ...] = ()  # messages for the user about the parts of the source that the folder lacks
 

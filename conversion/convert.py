@@ -8,8 +8,9 @@ If the checkpoint has a softmax, in a separate hdf5 file or in a TensorFlow chec
 second shard. On the way back the softmax becomes softmax.hdf5.
 """
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from elmo_hf.folder.listed_files import MODEL_FILES
 from elmo_hf.folder.loading import load_complete, load_tokenizer, open_folder
 from elmo_hf.folder.saved_config import read_config
 from elmo_hf.public import ElmoConfig, ElmoForPreTraining, ElmoModel
-from elmo_hf.share.model_card import CardContent, Conversion, Facts, as_list, render_card
+from elmo_hf.share.model_card import NO_LANGUAGE, CardContent, Conversion, Facts, as_list, render_card
 
 from .alignment import align
 from .check import check_conversion
@@ -40,13 +41,14 @@ from .readers.hdf5_layout import (
     options_from_config,
     with_forget_bias,
 )
-from .refusals import AnotherModelError, ConversionError
+from .refusals import AnotherModelError, ConversionError, listed
 from .rules import export_arrays
 from .sources import Source, open_source
 from .word_order import note_on_word_order
 
 # The classes of a saved folder with a softmax.
 LANGUAGE_MODELS = ("ElmoForPreTraining", "ElmoForCausalLM")
+WITHOUT_NAME = "If you mean this model, convert it without the published model's name."
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,9 @@ class FolderSettings:
     facts: Facts | None = None  # published facts about the weights, for the card
     labels: Mapping[str, Any] | None = None  # the user's labels of the weights, for the card (`card_labels`)
     size: str = ""  # cells and projection of each direction that a published model has, such as 4096/512
+    origin: str | None = None  # where a published model's files came from, if not from the published addresses
+    loaded_folder: str | None = None  # the path that the card's snippet loads; None: the name of the folder
+    md5: Sequence[str] = ()  # the published MD5s of a published model's files, all of which must have been read
 
 
 DEFAULTS = FolderSettings()
@@ -95,9 +100,11 @@ def convert_source(
     with new_folder(destination) as folder:
         with open_source(path, folder) as source:
             checkpoint = _read_checkpoint(source, files, settings, report)
-            difference = _write_model(checkpoint, folder, settings, report)
-            digests = {name: sha256_of_file(file) for name, file in checkpoint.sources.items()}
-            conversion = Conversion(settings.source_name or path.resolve().name, digests, difference)
+            difference, reproduced = _write_model(checkpoint, folder, settings, report)
+            digested = source.to_digest(checkpoint.sources.values())
+            digests = {name: sha256_of_file(file) for name, file in digested.items()}
+            name = settings.source_name or path.resolve().name
+            conversion = Conversion(name, digests, difference, settings.origin, reproduced)
             card = _card(checkpoint, destination.resolve().name, conversion, settings)
             (folder / "README.md").write_text(card, encoding="utf-8")
         write_sums(folder, MODEL_FILES)
@@ -115,7 +122,7 @@ def _read_checkpoint(source: Source, files: NamedFiles, settings: FolderSettings
             f"{source.path} is {source_format.name}, whose reader takes no {names} file; convert it without."
         )
     checkpoint = source_format.read(source, files, _word_splitter(settings, report))
-    check_size(checkpoint, settings.size, source.path)
+    check_is_published(checkpoint, settings.size, settings.md5, source.path)
     if settings.align_files:
         checkpoint = align(checkpoint, settings.align_files)
     for note in checkpoint.notes:
@@ -123,23 +130,44 @@ def _read_checkpoint(source: Source, files: NamedFiles, settings: FolderSettings
     return checkpoint
 
 
-def check_size(checkpoint: Checkpoint, size: str, path: Path) -> None:
-    """Checks that a checkpoint is as large as the published model that it should be.
+def check_is_published(checkpoint: Checkpoint, size: str, md5: Sequence[str], path: Path) -> None:
+    """Checks that a checkpoint has the sizes and the files of the published model that it should be.
 
     Args:
         checkpoint: what was read.
         size: cells and projection, such as `4096/512`; empty if they are not known.
-        path: where it was read, for the message.
+        md5: the published digests, each of a file that was read or of the archive; empty if none is known.
+        path: where it was read: a folder, a file or an archive.
 
     Raises:
-        AnotherModelError: if it has other sizes.
+        AnotherModelError: if it has other sizes, or if no file has one of the digests.
     """
     found = f"{checkpoint.config.cell_size}/{checkpoint.config.projection_size}"
     if size not in ("", found):
         raise AnotherModelError(
             f"{path} must have the LSTM cells and the projection of the published model, {size} in each direction, but "
-            f"has {found}, so it is another model; convert it without the published model's name."
+            f"has {found}, so it is another model.",
+            WITHOUT_NAME,
         )
+    if not md5:
+        return
+    files = dict(checkpoint.sources)
+    if path.is_file():
+        files[path.name] = path
+    digests = {name: _md5_of(file) for name, file in files.items()}
+    missing = [digest for digest in md5 if digest not in digests.values()]
+    if missing:
+        found = listed([f"{digest} ({name})" for name, digest in digests.items()])
+        raise AnotherModelError(
+            f"{path} must have the published files with the MD5 {listed(missing)}, but what was read has {found}, so "
+            "it is another model.",
+            WITHOUT_NAME,
+        )
+
+
+def _md5_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()
 
 
 def _word_splitter(settings: FolderSettings, report: Report) -> str | None:
@@ -150,6 +178,12 @@ def _word_splitter(settings: FolderSettings, report: Report) -> str | None:
     languages = as_list((metadata | dict(settings.labels or {})).get("language"))
     if not languages or any(language.split("-")[0] == "en" for language in languages):
         return None
+    if NO_LANGUAGE in languages:
+        report(
+            f"Note: the language is {NO_LANGUAGE}, as of proteins, so raw text is split at blanks only: write residues "
+            "apart, or give FASTA."
+        )
+        return "whitespace"
     report(
         f"Note: the language is {', '.join(languages)}, so raw text is split at blanks only: write words and "
         "punctuation apart, as in the training text, or set `word_splitter` to `ptb` for English rules."
@@ -157,14 +191,21 @@ def _word_splitter(settings: FolderSettings, report: Report) -> str | None:
     return "whitespace"
 
 
-def _write_model(checkpoint: Checkpoint, folder: Path, settings: FolderSettings, report: Report) -> float | None:
-    """Writes model and tokenizer, and returns the largest difference of the check, or None without a check."""
+def _write_model(
+    checkpoint: Checkpoint, folder: Path, settings: FolderSettings, report: Report
+) -> tuple[float | None, list[str]]:
+    """Writes model and tokenizer.
+
+    Returns:
+        the largest difference of the check, or None without a check, and the models whose published vectors it has.
+    """
     save_model(checkpoint, folder)
     checkpoint.tokenizer.save_pretrained(folder)
     difference = None
+    reproduced: list[str] = []
     if settings.check:
-        difference, published = check_conversion(folder, checkpoint)
-        for name in published:
+        difference, reproduced = check_conversion(folder, checkpoint)
+        for name in reproduced:
             report(f"Note: the vectors are those that were published for {name}.")
         if checkpoint.config.num_softmax_words is not None:
             note = note_on_word_order(folder)
@@ -172,7 +213,7 @@ def _write_model(checkpoint: Checkpoint, folder: Path, settings: FolderSettings,
                 report(f"Note: {note}")
     if settings.dtype != "float32":
         save_model(checkpoint, folder, settings.dtype)
-    return difference
+    return difference, reproduced
 
 
 def _card(checkpoint: Checkpoint, name: str, conversion: Conversion, settings: FolderSettings) -> str:
@@ -184,6 +225,7 @@ def _card(checkpoint: Checkpoint, name: str, conversion: Conversion, settings: F
         word_splitter=checkpoint.tokenizer.word_splitter,
         facts=settings.facts,
         conversion=conversion,
+        folder=settings.loaded_folder,
     )
     return render_card(name, content, settings.labels)
 

@@ -135,14 +135,17 @@ class KeptModels:
             f"The first use of {name} downloads it: do the same again when this machine has a network, or copy the "
             f"folder {self.folder / name} from a machine that has used it. {self._advice(name)}"
         )
-        options = DownloadOptions(self.base_url, self.downloads / name, self.published, advice=advice)
+        options = DownloadOptions(
+            self.base_url, self.downloads / name, self.published, advice=advice, advice_on_answers=self._advice(name)
+        )
         download = find_download(name, options)
         if not download.has_files:
             for urls in download.urls.values():
                 reachable(urls, advice)
             options = replace(options, folder=work / "files")
             tqdm.write(self._announcement(name), sys.stderr)
-        convert_published(name, work / name, NO_FILES, FolderSettings(check=True), options)
+        settings = FolderSettings(check=True, loaded_folder=(self.folder / name).as_posix())
+        convert_published(name, work / name, NO_FILES, settings, options)
 
     def _advice(self, name: str) -> str:
         """What to do with files from elsewhere."""

@@ -19,7 +19,7 @@ from elmo_hf.share.push import push_folder
 from elmo_hf.share.saved_card import card_labels
 
 from .contract import NamedFiles, Report, drop_message
-from .convert import DEFAULTS, FolderSettings, check_size, convert_source
+from .convert import DEFAULTS, FolderSettings, check_is_published, convert_source
 from .formats import recognise
 from .options import read_options
 from .published import (
@@ -30,6 +30,7 @@ from .published import (
     Published,
     download,
     find_download,
+    other_origin,
 )
 from .refusals import DAMAGE, AnotherModelError, ConversionError
 from .sources import open_source
@@ -53,13 +54,13 @@ def convert_published(
         name: its name.
         destination: the new folder.
         files: the user's files, which replace the published ones.
-        settings: as in `convert_source`; its labels replace the published ones, and its name, facts and size are not
-            used.
+        settings: as in `convert_source`; its labels replace the published ones, and its name, facts, size and
+            digests are not used.
         download_options: where the files come from, and where they are kept.
         report: as in `convert_source`.
 
     Raises:
-        ConversionError: also if the checkpoint has other sizes than the table says; errors of `download`.
+        ConversionError: also if the checkpoint has other sizes or files than the table says; errors of `download`.
     """
     if files.options is not None:
         read_options(files.options)  # so a fault in it is found before anything is downloaded
@@ -71,14 +72,16 @@ def convert_published(
     else:
         licence = None if row.licence in (NO_RESTRICTIONS, UNKNOWN) else row.licence
         labels = card_labels(licence, [row.language], row.source)
+    named_files = {field: path for field, path in vars(files).items() if path is not None}
     settings = replace(
         settings,
         source_name=f"the published {name} model",
         facts=facts,
         labels=labels | dict(settings.labels or {}),
         size=row.size,
+        origin=other_origin(name, download_options),
+        md5=[digest for field, digest in row.digests.items() if field not in named_files],
     )
-    named_files = {field: path for field, path in vars(files).items() if path is not None}
     try:
         return convert_source(weights, destination, NamedFiles(**published_files | named_files), settings, report)
     except AnotherModelError as error:
@@ -87,7 +90,9 @@ def convert_published(
         if has_own_files:
             raise
         original.remove()
-        raise ConversionError(f"{error} What {original.sources} sent was removed. {original.advice}") from error
+        raise ConversionError(
+            f"{error.fact} What {original.sources} sent was removed. {original.advice_on_answers}"
+        ) from error
 
 
 def read_checkpoint(options: Path | None, row: Published, files: Files) -> None:
@@ -99,14 +104,14 @@ def read_checkpoint(options: Path | None, row: Published, files: Files) -> None:
         files: the downloaded files.
 
     Raises:
-        ConversionError: if they are not a checkpoint, or one of other sizes.
+        ConversionError: if they are not a checkpoint, or another one than the published.
     """
     weights, others = files
     with open_source(weights) as source:
         if options is not None and source.is_file and "options" not in others:
             others = others | {"options": options}
         checkpoint = recognise(source).read(source, NamedFiles(**others), None)
-        check_size(checkpoint, row.size, weights)
+        check_is_published(checkpoint, row.size, list(row.digests.values()), weights)
 
 
 def publish_model(

@@ -32,7 +32,7 @@ from http import HTTPStatus
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.parse import urljoin, urlsplit
 from urllib.request import Request
 
@@ -43,7 +43,7 @@ from elmo_hf.disk.checksums import SUMS, recorded_sums, sha256_of_file, write_su
 from elmo_hf.disk.whole_files import move_into_place, new_file, only_writer
 from elmo_hf.folder.model_names import proposed_name
 
-from .refusals import ConversionError, listed, shortened
+from .refusals import AnotherModelError, ConversionError, listed, shortened
 from .sources import files_in
 
 BASE_URL = "https://s3-us-west-2.amazonaws.com/allennlp/models/elmo/"
@@ -96,6 +96,11 @@ class Published:
                 addresses[name] = urls
         return addresses
 
+    @property
+    def digests(self) -> dict[str, str]:
+        """The published MD5 of each file, by its field; empty if they were not published."""
+        return dict(zip(self.addresses, self.md5.split(), strict=False))
+
     def below(self, url: str) -> dict[str, list[str]]:
         """The same with the files elsewhere: `url` is the address of the only file, or that in front of their names."""
         if len(self.addresses) < 2:
@@ -143,14 +148,18 @@ class DownloadOptions:
         published: the table.
         origin: another source of the files: an address, as in `Published.below`, or the user's own folder, archive or
             file, which is used in place.
-        advice: what the error says to do if no server sends the checkpoint; None: to look for its files elsewhere.
+        remedy: what to do with files from elsewhere, for errors.
+        advice: what the error says to do if no server can be reached; None: the `remedy` for files from elsewhere.
+        advice_on_answers: the same if a server answers with something else than the checkpoint; None: `advice`.
     """
 
     base_url: str | None = None
     folder: Path | None = None
     published: Mapping[str, Published] = field(default_factory=lambda: PUBLISHED)
     origin: str | None = None
+    remedy: str = "give their folder, their archive or its address as `origin`"
     advice: str | None = None
+    advice_on_answers: str | None = None
 
     @property
     def is_local(self) -> bool:
@@ -171,13 +180,15 @@ class Download:
         urls: the addresses of each file, by its field.
         folder: the folder of the downloaded files. Without a list of them it is a folder of the user, with files that
             were copied there by hand or with others; nothing of these is changed or removed.
-        advice: what the error says to do if no server sends the checkpoint.
+        advice: what the error says to do if no server can be reached.
+        advice_on_answers: the same if a server answers with something else than the checkpoint.
     """
 
     row: Published
     urls: Mapping[str, Sequence[str]]
     folder: Path
     advice: str
+    advice_on_answers: str
 
     @property
     def is_complete(self) -> bool:
@@ -241,29 +252,37 @@ class Download:
         missing = [path for path in self._addresses(folder) if not path.exists()]
         try:
             for path, urls in self._addresses(folder).items():
-                fetch(urls, path, self.advice)
+                self._fetch(urls, path)
             self._check(folder, read, is_download=len(missing) > 0)
         except BaseException:
             for path in missing:
                 path.unlink(missing_ok=True)
             raise
 
+    def _fetch(self, urls: Sequence[str], path: Path) -> None:
+        """Downloads one file, or says what to do."""
+        try:
+            fetch(urls, path)
+        except ConversionError as error:
+            is_answer = isinstance(error.__cause__, HTTPError | AnswerError)
+            advice = self.advice_on_answers if is_answer else self.advice
+            raise ConversionError(f"{error} {advice}") from error
+
     def _check(self, folder: Path, read: Reader, is_download: bool) -> None:
         """Raises ConversionError unless the files in a folder can be read as the model."""
         try:
-            paths = self._paths(folder)
-            _check_published(self.row, paths)
-            read(self.row, _files(paths))
+            read(self.row, _files(self._paths(folder)))
         except ConversionError as error:
-            reason = str(error).replace(f"{folder}{os.sep}", "")
+            reason = error.fact if isinstance(error, AnotherModelError) else str(error)
+            reason = reason.replace(f"{folder}{os.sep}", "")
             if is_download:
                 raise ConversionError(
                     f"what a server sent for {self.sources} is not this model, so nothing was kept: {reason} "
-                    f"{self.advice}"
+                    f"{self.advice_on_answers}"
                 ) from error
             raise ConversionError(
                 f"the files {listed(self.names)} in {folder}, which were copied there, are not this model: {reason} "
-                f"Remove them to download them. {self.advice}"
+                f"Remove them to download them. {self.advice_on_answers}"
             ) from error
 
     def _paths(self, folder: Path) -> dict[str, Path]:
@@ -289,14 +308,41 @@ def find_download(name: str, options: DownloadOptions) -> Download:
     row = options.published[name]
     advice = options.advice
     if advice is None:
-        advice = (
-            f"If you have the files (where to get them: {row.source}), give their folder, their archive or its address "
-            "as `origin`."
+        advice = f"If you have the files (where to get them: {row.source}), {options.remedy}."
+    advice_on_answers = options.advice_on_answers
+    if advice_on_answers is None:
+        advice_on_answers = advice
+    if _is_of_mirror(row, options):
+        advice_on_answers = (
+            f"The address comes from {MIRROR_VARIABLE}; correct it or the server, and give the same command again. "
+            f"{advice_on_answers}"
         )
     addresses = row.addresses if options.origin is None else row.below(options.origin)
     if not addresses:
         raise ConversionError(f"the published model {name} has no known address, so you must fetch its files. {advice}")
-    return Download(row, absolute(addresses, options.base_url), options.folder or _folder(name, options), advice)
+    urls = absolute(addresses, options.base_url)
+    return Download(row, urls, options.folder or _folder(name, options), advice, advice_on_answers)
+
+
+def _is_of_mirror(row: Published, options: DownloadOptions) -> bool:
+    """Whether the files come from the mirror that the environment variable names."""
+    if options.origin is not None or options.base_url is not None:
+        return False
+    return absolute(row.addresses) != absolute(row.addresses, BASE_URL)
+
+
+def other_origin(name: str, options: DownloadOptions) -> str | None:
+    """The address or the name of a checkpoint's files, if they are not from the published addresses; else None.
+
+    A name and a password in an address, and what follows its path, are left out.
+    """
+    if options.is_local:
+        return Path(str(options.origin)).resolve().name
+    download = find_download(name, options)
+    if download.urls == absolute(download.row.addresses, BASE_URL):
+        return None
+    address = urlsplit(download.urls["weights"][0])
+    return f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}"
 
 
 def _folder(name: str, options: DownloadOptions) -> Path:
@@ -316,7 +362,7 @@ def download(name: str, read: Reader, options: DownloadOptions) -> Files:
         options: where the files come from, and where they are kept.
 
     Raises:
-        ConversionError: if the name is unknown, a download fails, or a recorded or published checksum differs.
+        ConversionError: if the name is unknown, a download fails, or a recorded checksum differs.
     """
     files = find_download(name, options)
     if options.is_local:
@@ -346,12 +392,6 @@ def _files_of_user(path: Path, row: Published, folder: Path) -> Files:
     paths = {field: path / name_of(urls[0]) for field, urls in row.addresses.items()}
     if not paths or not all(file.is_file() for file in paths.values()):
         return path, {}
-    try:
-        _check_published(row, paths)
-    except ConversionError as error:
-        raise ConversionError(
-            f"{error} If you mean this file, convert it without the published model's name."
-        ) from error
     return _files(paths)
 
 
@@ -363,17 +403,6 @@ def _check_recorded(files: Sequence[Path], folder: Path) -> None:
             raise ConversionError(
                 f"{file} has another checksum than {folder / SUMS} says. Get the file again or, if you mean this file, "
                 "convert it without the published model's name."
-            )
-
-
-def _check_published(row: Published, paths: Mapping[str, Path]) -> None:
-    """Raises ConversionError unless files have their published digests."""
-    for path, expected in zip(paths.values(), row.md5.split(), strict=False):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "md5").hexdigest()
-        if digest != expected:
-            raise ConversionError(
-                f"{path} is not the published file: its MD5 is {digest}, and that of the published file is {expected}."
             )
 
 
@@ -449,20 +478,24 @@ def _download(url: str, path: Path, seconds: float) -> None:
             raise OSError(f"it ended after {file.tell():,} of {size:,} bytes")
 
 
+class AnswerError(OSError):
+    """A server answers, but is not about to send the file."""
+
+
 def _check_answer(answer: Any, name: str) -> None:
-    """Raises OSError if a server is not about to send the file of this name as it is."""
+    """Raises AnswerError if a server is not about to send the file of this name as it is."""
     if answer.status not in (None, HTTPStatus.OK):  # an address with file:// has none
-        raise OSError(f"it must send the file with the status 200, but answered {answer.status} {answer.reason}")
+        raise AnswerError(f"it must send the file with the status 200, but answered {answer.status} {answer.reason}")
     encoding = answer.headers.get("Content-Encoding", "identity")
     # Many servers call a .gz file itself an encoding.
     is_of_the_file = name.endswith(".gz") and encoding in ("gzip", "x-gzip")
     if encoding != "identity" and not is_of_the_file:
-        raise OSError(f"it must send the file as it is, but sent it in the encoding {shortened(repr(encoding))}")
+        raise AnswerError(f"it must send the file as it is, but sent it in the encoding {shortened(repr(encoding))}")
 
 
 def _announced_size(answer: Any) -> int:
-    """The size of the file that a server is about to send, 0 if it does not say; raises OSError for no number."""
+    """The size of the file that a server is about to send, 0 if it does not say; raises AnswerError for no number."""
     size = answer.headers.get("Content-Length", "0")
     if not re.fullmatch(r"[0-9]{1,18}", size):
-        raise OSError(f"its Content-Length must be a number of bytes, but is {shortened(repr(size))}")
+        raise AnswerError(f"its Content-Length must be a number of bytes, but is {shortened(repr(size))}")
     return int(size)

@@ -45,7 +45,16 @@ class ConversionError(ValueError):
 
 
 class AnotherModelError(ConversionError):
-    """A checkpoint is not the published model whose name it has."""
+    """A checkpoint is not the published model whose name it has.
+
+    Attributes:
+        fact: what was expected and what was found.
+    """
+
+    def __init__(self, fact: str, advice: str = "") -> None:
+        """Takes the fact, and what to do if the files are the user's own."""
+        super().__init__(f"{fact} {advice}".rstrip())
+        self.fact = fact
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import stat
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -51,14 +51,15 @@ class Source:
         """The files outside any folder."""
         return {name: path for name, path in self.files.items() if "/" not in name}
 
-    def to_digest(self, *paths: Path) -> dict[str, Path]:
+    def to_digest(self, paths: Iterable[Path]) -> dict[str, Path]:
         """Names the files to digest: these paths, or the archive in place of files inside it."""
         unpacked = set(self.files.values()) if self.is_archive else set()
-        digested = {}
-        for path in paths:
-            file = self.path if path in unpacked else path
-            digested[file.name] = file
-        return digested
+        return by_name(*(self.path if path in unpacked else path for path in paths))
+
+
+def by_name(*paths: Path) -> dict[str, Path]:
+    """Files by their names without folders."""
+    return {path.name: path for path in paths}
 
 
 @contextmanager

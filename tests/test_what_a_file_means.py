@@ -550,6 +550,28 @@ CASES: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("residues", "counts"),
+    [
+        ("SE--Q\nW-*\n>b\nA*\n", "`-` (gap) 3, `*` (stop) 2."),
+        ("SEQ*\n", ": `*` (stop) 1."),
+        ("SE-Q\n", ": `-` (gap) 1."),
+    ],
+)
+def test_one_note_counts_the_gaps_and_stops_of_a_file(
+    residues: str, counts: str, tmp_path: Path, notes: list[str]
+) -> None:
+    path = tmp_path / "x.fasta"
+    path.write_text(f">a-b*\n{residues}", encoding="utf-8")
+    list(read_sentences(path))
+    assert len(notes) == 1
+    assert counts in notes[0]
+    path.write_text(">a-b*\nSEQ\n;-*\nW\n", encoding="utf-8")
+    notes.clear()
+    list(read_sentences(path))
+    assert notes == []
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_files_of_public_bug_reports_are_read_or_refused(name: str) -> None:
     path = shared("cases", "text") / name

@@ -27,7 +27,7 @@ from ..hdf5 import is_hdf5, read_arrays
 from ..options import read_options
 from ..refusals import ConversionError, listed, naming_file
 from ..rules import import_arrays
-from ..sources import Source
+from ..sources import Source, by_name
 from ..witness.reference import ReferenceElmo
 from .bilm_tf import read_variables
 from .hdf5_layout import (
@@ -68,8 +68,7 @@ def read_allennlp_source(source: Source, named_files: NamedFiles, word_splitter:
     notes = tuple(
         f"the options are {name}, beside {source.path.name}." for name in files_beside if name.endswith(".json")
     )
-    sources = source.to_digest(*checkpoint.sources.values())
-    return replace(checkpoint, sources=sources, notes=notes + checkpoint.notes)
+    return replace(checkpoint, notes=notes + checkpoint.notes)
 
 
 def read_allennlp(files: NamedFiles, word_splitter: str | None = None) -> Checkpoint:
@@ -102,7 +101,7 @@ def read_allennlp(files: NamedFiles, word_splitter: str | None = None) -> Checkp
         bilm = {name: array for name, array in arrays.items() if not has_softmax([name])}
         make_reference = partial(ReferenceElmo, options, bilm)
     tensors = import_arrays(rules, arrays, str(files.weights))
-    sources = {path.name: path for path in _paths_to_digest(files)}
+    sources = by_name(*_paths_to_digest(files))
     return Checkpoint(config, tensors, tokenizer, sources, make_reference, tuple(notes))
 
 

@@ -29,7 +29,7 @@ from ..contract import Checkpoint, NamedFiles
 from ..options import make_config
 from ..refusals import ConversionError, listed, naming_file
 from ..rules import PREPEND_ZERO_ROW, Rule, import_arrays, pad_columns
-from ..sources import Source
+from ..sources import Source, by_name
 from .torch_files import read_state_dict
 
 OUR_NAMES = {"<eos>": END_SENTENCE, "<unk>": UNKNOWN_WORD}
@@ -85,7 +85,7 @@ def read_language_model(source: Source, named_files: NamedFiles, word_splitter: 
             )  # layers must not share one in a saved file
             tensors[f"elmo.bilm.layers.{layer}.forward_lstm.projection.weight"] = widened
     tokenizer = ElmoTokenizer("word_embedding", word_splitter=word_splitter or "whitespace", vocab=symbols)
-    return Checkpoint(config, tensors, tokenizer, source.to_digest(path, vocabulary))
+    return Checkpoint(config, tensors, tokenizer, by_name(path, vocabulary))
 
 
 def _num_layers(arrays: Mapping[str, np.ndarray]) -> int:

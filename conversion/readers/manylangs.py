@@ -26,7 +26,7 @@ from ..contract import Checkpoint, NamedFiles
 from ..options import Option, clip_to_config, make_config, read_options
 from ..refusals import ConversionError, listed, naming_file, shortened
 from ..rules import PREPEND_ZERO_ROW, Rule, import_arrays, num_rows
-from ..sources import Source
+from ..sources import Source, by_name
 from ..witness.reference_torch import ReferenceManyLangs
 from .torch_files import read_state_dict
 from .torch_layout import cnn_rules, lstm_rules, projection_rules
@@ -144,7 +144,7 @@ def read_manylangs(source: Source, named_files: NamedFiles, word_splitter: str |
         config,
         import_arrays(manylangs_rules(config), arrays, str(source.path)),
         tokenizer,
-        source.to_digest(*paths),
+        by_name(*paths),
         partial(ReferenceManyLangs, options, token, encoder, characters, words),
         tuple(notes),
     )

@@ -36,7 +36,7 @@ from ..hdf5 import is_hdf5
 from ..options import read_options
 from ..refusals import ConversionError, listed, naming_file, shortened
 from ..rules import ADD_LEADING_AXIS, Rule, import_arrays
-from ..sources import Source
+from ..sources import Source, by_name
 from ..witness.reference import ReferenceElmo
 from .bilm_tf import CELL_ARRAYS
 from .hdf5_layout import NUM_CHARACTERS, allennlp_rules, config_from_options
@@ -105,7 +105,7 @@ def read_tf_hub(source: Source, named_files: NamedFiles, word_splitter: str | No
             word_splitter=word_splitter or "whitespace",
             add_boundaries=not is_googles,
         ),
-        source.to_digest(index, *shards_of(index.with_suffix(""))),
+        by_name(index, *shards_of(index.with_suffix(""))),
         partial(ReferenceElmo, options, bilm, not is_googles),
         _notes(variables, has_options=named_files.options is not None),
     )

@@ -23,7 +23,7 @@ from ..contract import Checkpoint, NamedFiles
 from ..options import Option, make_config, read_options
 from ..refusals import ConversionError, listed, shortened
 from ..rules import Rule, import_arrays, num_rows
-from ..sources import Source
+from ..sources import Source, by_name
 from ..witness.reference_torch import allennlp_reference
 from .hdf5_layout import CHAR_CNN_OPTIONS, LSTM_OPTIONS
 from .torch_files import read_state_dict
@@ -102,7 +102,7 @@ def read_trained_allennlp(source: Source, named_files: NamedFiles, word_splitter
         config,
         import_arrays(rules, carried, str(path)),
         ElmoTokenizer(max_word_length=config.max_word_length, word_splitter=word_splitter or "ptb"),
-        source.to_digest(*paths),
+        by_name(*paths),
         partial(allennlp_reference, options, bilm),
         tuple(notes),
     )

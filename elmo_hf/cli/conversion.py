@@ -19,9 +19,9 @@ OPTIONS_OF_ADVICE = {
     "softmax": "--softmax FILE",
     "vocabulary": "--vocabulary FILE",
     "word_splitter": "--word-splitter",
-    "origin": "--from FILE_OR_URL",
     "folder_to_allennlp": "--to allennlp",
 }
+CONVERT_OWN_FILES = "elmo-hf convert --model NAME elmo-NAME --check --from FILE_OR_URL"
 
 
 def convert(
@@ -122,7 +122,8 @@ def convert(
     )
     with naming_options():
         if model is not None:
-            download_options = DownloadOptions(origin=origin)
+            remedy = "give their folder, their archive or its address with --from"
+            download_options = DownloadOptions(origin=origin, remedy=remedy)
             difference = convert_published(model, destination, NamedFiles(**files), settings, download_options, say)
         else:
             checkpoint = source or weights
@@ -218,16 +219,17 @@ def publish(
     what was done. The same command goes on: what was converted or pushed before is left as it is.
     """
     from elmo_hf.conversion.publish import COLUMNS, publish_model
-    from elmo_hf.conversion.published import PUBLISHED, UNKNOWN
+    from elmo_hf.conversion.published import PUBLISHED, UNKNOWN, DownloadOptions
 
     if not names:
         names = [name for name, published in PUBLISHED.items() if published.weights and published.licence != UNKNOWN]
-    outcomes = [publish_model(name, organisation, Path(), private, report=say) for name in names]
+    options = DownloadOptions(remedy=f"run `{CONVERT_OWN_FILES}` first")
+    outcomes = [publish_model(name, organisation, Path(), private, options, say) for name in names]
     rows = [tuple(outcome.values()) for outcome in outcomes]
     say_table([COLUMNS, *rows])
     failed = [outcome["name"] for outcome in outcomes if outcome["pushed"] == "-"]
     if failed:
         raise ValueError(
             f"not published: {', '.join(failed)}. The same command tries them again. If you have the files of one from "
-            "elsewhere, run `elmo-hf convert --model NAME elmo-NAME --check --from FILE_OR_URL` first."
+            f"elsewhere, run `{CONVERT_OWN_FILES}` first."
         )

@@ -9,7 +9,7 @@ from ..text.first_look import Counted
 from ..text.formats import SHOWN
 from ..text.sentences import Protein, Sentence, reading
 from .errors import counted, counted_sentences, say, say_table
-from .protein_notes import note_names
+from .protein_notes import naming_header_options, note_names
 from .split_notes import are_unknown, is_cut
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ NUM_SHOWN, WIDTH = 3, 300
 NUM_WORDS = 5
 
 
+@naming_header_options()
 def show(documents: "Documents", tokenizer: "ElmoTokenizer") -> None:
     """Reads all documents, and prints of each its format, its encoding, what is in it, and its first sentences."""
     protein_names = documents.names_of_proteins()

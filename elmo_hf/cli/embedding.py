@@ -13,7 +13,7 @@ from ..text.installed import require_packages
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
 from .dry_run import show
 from .errors import check_usage, counted_sentences, refuse_alone, say
-from .protein_notes import note_names
+from .protein_notes import naming_header_options, note_names
 from .split_notes import look_at
 
 if TYPE_CHECKING:
@@ -156,7 +156,8 @@ def embed(
         look=look_at("the text", tokenizer),
     )
     selection = Selection(layers, dtype, chosen, allow_nan)
-    count = embed_documents(loaded, tokenizer, documents, output, selection, options)
+    with naming_header_options():
+        count = embed_documents(loaded, tokenizer, documents, output, selection, options)
     if processes.is_main_process:
         say(f"Wrote {counted_sentences(count)} to {output}.")
         _note_no_words(chosen, words)

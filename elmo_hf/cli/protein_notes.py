@@ -1,5 +1,7 @@
-"""The notes of a command that wrote proteins under other names than their headers have."""
+"""The notes and errors of a command that reads proteins, about their names."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from .errors import counted, say
@@ -7,9 +9,32 @@ from .errors import counted, say
 if TYPE_CHECKING:
     from ..embedding.protein_names import ProteinNames
 
+# How many characters of a name a note shows.
+MOST_NAME = 60
+
+
+@contextmanager
+def naming_header_options() -> Iterator[None]:
+    """Adds the command's options to an error about a part of a header."""
+    from ..embedding.protein_names import HeaderPartError
+
+    try:
+        yield
+    except HeaderPartError as error:
+        error.args = (f"{error} `--id` chooses the part, and `--split-char` the separator.",)
+        raise
+
 
 def note_names(names: "ProteinNames") -> None:
-    """Prints to standard error how many names were not as in the headers, with an example of each kind."""
+    """Prints to standard error how many names were not as in the headers, and which proteins had no residues."""
+    if names.num_empty:
+        others = names.num_empty - len(names.empty)
+        rest = f" and {others:,} more" if others > 0 else ""
+        say(
+            f"Note: {counted(names.num_empty, 'protein')} had no residues, so a vector of the whole protein is zero: "
+            f"{', '.join(name[:MOST_NAME] for name in names.empty)}{rest}.",
+            is_error=True,
+        )
     if names.num_repeated:
         say(
             f"Note: {counted(names.num_repeated, 'protein')} had the name of an earlier one; names were made unique, "

@@ -32,6 +32,14 @@ LEAVES_FOLDER = re.compile(r"/|(.*/)?\.\./|.*\\|[A-Za-z]:/")
 MAX_NAME_BYTES = 60_000
 
 
+# The records without residues that are remembered.
+MOST_EMPTY = 3
+
+
+class HeaderPartError(ValueError):
+    """A name was to be a part of a header that is not there; the message says which."""
+
+
 class HeaderPart(NamedTuple):
     """The part of a header that holds the name."""
 
@@ -55,6 +63,8 @@ class ProteinNames:
         num_unnamed: how many proteins had no name.
         num_changed: how many names could not be keys and were changed.
         changed: the first of these, as it was.
+        num_empty: how many proteins had no residues.
+        empty: the names of the first of these.
     """
 
     def __init__(self, part: HeaderPart | None = None) -> None:
@@ -72,6 +82,8 @@ class ProteinNames:
         self.num_unnamed = 0
         self.num_changed = 0
         self.changed = ""
+        self.num_empty = 0
+        self.empty: list[str] = []
 
     def job(self) -> dict[str, str]:
         """What the names depend on besides the headers; empty for first words."""
@@ -103,10 +115,11 @@ class ProteinNames:
             place: the document, for the message.
 
         Raises:
-            ValueError: if names are to be parts of headers, or if the number of a sentence may be a protein's name.
+            HeaderPartError: if names are to be parts of headers.
+            ValueError: if the number of a sentence may be a protein's name.
         """
         if self.part is not None:
-            raise ValueError(
+            raise HeaderPartError(
                 f"{place} is not FASTA, so it has no headers of which a part could be a name; leave out the part, or "
                 "give FASTA alone."
             )
@@ -121,8 +134,8 @@ class ProteinNames:
             place: the document and the number of the record, for the message.
 
         Raises:
-            ValueError: if the header has no such part, the name is too long for a key, or the name may be the number of
-                a sentence.
+            HeaderPartError: if the header has no such part.
+            ValueError: if the name is too long for a key, or may be the number of a sentence.
         """
         name = storable(self._own_name(protein.header, place))
         if len(name.encode()) > MAX_NAME_BYTES:
@@ -142,14 +155,17 @@ class ProteinNames:
         if name.isdecimal() and not self._numeric:
             self._numeric = name
             self._refuse_numbers()
-        return self._unique(name)
+        unique = self._unique(name)
+        if len(protein) == 0:
+            self._count_empty(unique)
+        return unique
 
     def _own_name(self, header: str, place: str) -> str:
         if self.part is None:
             return _first_word(header)
         name = self.part.first_word(header)
         if not name:
-            raise ValueError(
+            raise HeaderPartError(
                 f"{place}: the header {header[:80]!r} has no part {self.part.number}, counted from 0, between "
                 f"{self.part.separator!r}; choose another part or separator, or no part: then the first word is the "
                 "name."
@@ -169,6 +185,11 @@ class ProteinNames:
     def _count_change(self, name: str) -> None:
         self.num_changed += 1
         self.changed = self.changed or name
+
+    def _count_empty(self, name: str) -> None:
+        self.num_empty += 1
+        if len(self.empty) < MOST_EMPTY:
+            self.empty.append(name)
 
     def _refuse_numbers(self) -> None:
         if self._has_text and self._numeric:

@@ -26,6 +26,13 @@ TASKS = {head.auto_class: head.task for head in HEADS}
 LABELLED = {head.auto_class for head in HEADS if head.has_labels}
 TEMPLATES = resources.files("elmo_hf.model_cards")
 ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
+# The language of models of proteins: ISO 639's code for content without a language.
+NO_LANGUAGE = "zxx"
+PROTEIN_EXAMPLE = ("S E Q W E N C E", "P R O T E I N")
+PROTEIN_WORDS = (
+    "A word is one residue: write residues apart, as above, or pass lists of letters and `is_split_into_words=True`.\n"
+    "  `elmo-hf embed` reads FASTA files, and splits their proteins."
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,8 @@ class Conversion:
     source_name: str  # the name of the source
     digests: Mapping[str, str]  # SHA-256 of each source file, by file name
     difference: float | None  # the largest difference that the check found, or None
+    origin: str | None = None  # the address or the name of the files, if they are not from the published addresses
+    reproduced: Sequence[str] = ()  # the published models whose published vectors the model has
 
 
 @dataclass(frozen=True)
@@ -78,6 +87,7 @@ class CardContent:
         facts: the facts that the authors of the weights published.
         conversion: how the folder was converted from a checkpoint.
         run: how the model was trained, with its numbers as text.
+        folder: the path that the snippet loads; None: the name of the folder.
     """
 
     config: ElmoConfig
@@ -87,6 +97,7 @@ class CardContent:
     facts: Facts | None = None
     conversion: Conversion | None = None
     run: TrainingSummary | None = None
+    folder: str | None = None
 
 
 def render_card(
@@ -99,14 +110,15 @@ def render_card(
         content: what the card says of the model.
         labels: further metadata of `ModelCardData`, such as `license`; they override those of `content.facts`, except
             labels without a value.
-        repository: the Hub repository `org/name` that the snippet loads; None: the snippet loads the folder `name`, and
-            the card lists what to add.
+        repository: the Hub repository `org/name` that the snippet loads; None: the snippet loads the folder, and the
+            card lists what to add.
     """
     config, auto_class, facts = content.config, content.auto_class, content.facts
     defaults = {"library_name": "transformers", "pipeline_tag": TASKS.get(auto_class, FEATURE_EXTRACTION), "tags": TAGS}
     published = {} if facts is None else dict(facts.metadata)
     further = {key: value for key, value in (labels or {}).items() if value is not None}
     data = ModelCardData(**defaults | published | further)
+    words, example = _words_and_example(facts, data.to_dict().get("language"))
     sizes = architecture(config, content.num_parameters)
     if auto_class in LABELLED:
         sizes.append(("labels", ", ".join(markdown(config.id2label[index]) for index in sorted(config.id2label))))
@@ -116,18 +128,19 @@ def render_card(
         name=name,
         version=metadata.version("elmo-hf"),
         package=ELMO_HF,
-        loaded=string_literal(repository or name),
+        loaded=string_literal(repository or content.folder or name),
         architecture=sizes,
         config=config,
         word_limit=word_limit(config),
-        word_splitter=content.word_splitter if facts is None or facts.words is None else None,
+        words=words,
+        word_splitter=content.word_splitter,
         is_labelled=auto_class in LABELLED,
         auto_class=auto_class.removesuffix("ForPreTraining"),
         is_pair=takes_pairs(config, auto_class),
         data=data,
         facts=facts,
         provenance=provenance(data.to_dict(), asks=repository is None),
-        example=ENGLISH_EXAMPLE if facts is None else facts.example,
+        example=example,
         conversion=content.conversion,
         run=content.run,
         num_softmax_words=config.num_softmax_words if auto_class == "AutoModelForPreTraining" else None,
@@ -138,6 +151,15 @@ def render_card(
     return card.content
 
 
+def _words_and_example(facts: Facts | None, language: Any) -> tuple[str | None, Sequence[str]]:
+    """How to split text, or None if the splitter's name says it; and two texts for the snippet."""
+    if facts is not None:
+        return facts.words, facts.example
+    if NO_LANGUAGE in as_list(language):
+        return PROTEIN_WORDS, PROTEIN_EXAMPLE
+    return None, ENGLISH_EXAMPLE
+
+
 def auto_class_of(class_name: str, auto_map: Mapping[str, str]) -> str:
     """The Auto class that loads a class; `AutoModel` for a user's own class."""
     for auto_class, path in auto_map.items():
@@ -146,10 +168,21 @@ def auto_class_of(class_name: str, auto_map: Mapping[str, str]) -> str:
     return "AutoModel"
 
 
-def loading_line(name: str, config: ElmoConfig, auto_class: str, revision: str | None = None) -> str:
-    """A line of Python that loads a model from the Hub by its own Auto class and runs it on an example."""
+def loading_line(
+    name: str, config: ElmoConfig, auto_class: str, revision: str | None = None, language: Any = None
+) -> str:
+    """A line of Python that loads a model from the Hub by its own Auto class and runs it on an example.
+
+    Args:
+        name: `org/name`.
+        config: of the model.
+        auto_class: the Auto class.
+        revision: the commit to load; None: the newest.
+        language: the code or codes in the card's metadata.
+    """
+    _, example = _words_and_example(None, language)
     num_texts = 2 if takes_pairs(config, auto_class) else 1
-    texts = ", ".join(string_literal(text) for text in ENGLISH_EXAMPLE[:num_texts])
+    texts = ", ".join(string_literal(text) for text in example[:num_texts])
     pinned = "" if revision is None else f"revision={string_literal(revision)}, "
     return (
         f"from transformers import {auto_class} as Model, AutoTokenizer as Tokenizer; "

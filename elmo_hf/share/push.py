@@ -104,7 +104,8 @@ def push_folder(
         commit = api.create_commit(repository, [*added, *removed], commit_message="Upload ELMo model")
     if stale:
         note(f"{', '.join(stale)} of an earlier model, which {folder} does not have, were removed from {repository}.")
-    return commit, left_out, loading_line(repository, model.config, model.auto_class, commit.oid)
+    language = model.card.data.to_dict().get("language")
+    return commit, left_out, loading_line(repository, model.config, model.auto_class, commit.oid, language)
 
 
 def sums_to_send(folder: Path, files: Iterable[str]) -> str:

@@ -41,7 +41,9 @@ class ElmoTrainer(Trainer):
         """Pushes as `Trainer.push_to_hub` does, and prints a line that loads the model."""
         pushed = super().push_to_hub(*args, **kwargs)
         if self.is_world_process_zero():
-            line = loading_line(self.hub_model_id, self.model.config, self._auto_class, getattr(pushed, "oid", None))
+            commit = getattr(pushed, "oid", None)
+            language = kwargs.get("language")
+            line = loading_line(self.hub_model_id, self.model.config, self._auto_class, commit, language)
             print(f"This line loads it and runs it:\n{line}")  # noqa: T201
         return pushed
 

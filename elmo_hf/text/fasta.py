@@ -5,6 +5,7 @@ them. Lines that begin with `;` are comments. A gap of an alignment (`-`) and a 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -12,6 +13,8 @@ from .notes import note
 from .text_files import MAX_CHARACTERS, TOO_LONG, WORD_COST, TextFile
 
 RESIDUES = re.compile("[A-Z*-]*")
+# Signs that are no residues, and their meanings.
+MARKS = {"-": "gap", "*": "stop"}
 # In a file whose name does not say what it holds: lines of residues in capitals, and how long a line certainly is,
 # and how many different letters it has; a cry such as `NOOO` has fewer.
 CAPITALS = re.compile(r"[A-Z*-]+|[acgtun-]+")
@@ -38,7 +41,7 @@ def fasta_sentences(file: TextFile) -> Iterator[Protein]:
     """
     protein = Protein()
     is_begun = False
-    has_gaps = False
+    marks: Counter[str] = Counter()
     size = 0
     for number, line in enumerate(file.lines(), start=1):
         if line.startswith(";"):
@@ -54,12 +57,7 @@ def fasta_sentences(file: TextFile) -> Iterator[Protein]:
         residues = "".join(line.split()).upper()
         if not RESIDUES.fullmatch(residues):
             raise file.fault(f"FASTA has a line `>NAME`, then lines of letters, found {line[:80]!r}.", number)
-        if "-" in residues and not has_gaps:
-            has_gaps = True
-            note(
-                f"{file.path}, line {number} holds gaps (`-`); each is read as a word. Remove them to read residues "
-                "alone."
-            )
+        marks.update({mark: residues.count(mark) for mark in MARKS})
         size += (1 + WORD_COST) * len(residues)
         if size > MAX_CHARACTERS:
             raise ValueError(f"{file.path}: {TOO_LONG}")
@@ -67,6 +65,12 @@ def fasta_sentences(file: TextFile) -> Iterator[Protein]:
         is_begun = is_begun or bool(residues)
     if is_begun:
         yield protein
+    counts = [f"`{mark}` ({meaning}) {marks[mark]:,}" for mark, meaning in MARKS.items() if marks[mark] > 0]
+    if counts:
+        note(
+            f"{file.path} holds signs that are no residues: {', '.join(counts)}. Each is read as a word, as in "
+            "SeqVec's program; remove them if you want residues alone."
+        )
 
 
 def looks_like_fasta(lines: Sequence[str]) -> Literal["certain", "possible", "no"]:

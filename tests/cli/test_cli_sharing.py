@@ -267,7 +267,7 @@ def test_files_of_the_user_keep_the_facts_of_the_published_model(tmp_path: Path)
     assert [each.language for each in data] == [["ja"], ["it"], ["no"]]
     assert [each.license for each in data] == ["unknown", "mit", "cc-by-4.0"]
     larger = run("convert", "--model", "5.5B", tmp_path / "5.5B", "--from", BASE)
-    assert_fails(larger, 1, "published model, 4096/512 in each direction, but has 32/8, so it is another model;")
+    assert_fails(larger, 1, "published model, 4096/512 in each direction, but has 32/8, so it is another model. If")
 
 
 SPLIT = {"whitespace": ["Don't", "go."], "ptb": ["Do", "n't", "go", "."]}
@@ -313,7 +313,7 @@ def test_publish_takes_what_has_a_licence_and_ends_with_a_table(
 def test_convert_says_which_of_its_options_an_error_advises(tmp_path: Path) -> None:
     destination = tmp_path / "to"
     without_address = run("convert", "--model", "embeddia-hr", destination)
-    assert_fails(without_address, 1, "as `origin`. In this command, `origin` is --from FILE_OR_URL.")
+    assert_fails(without_address, 1, "give their folder, their archive or its address with --from.")
     (tmp_path / "done").mkdir()
     (tmp_path / "done" / "model.safetensors").touch()
     converted_already = run("convert", tmp_path / "done", destination)

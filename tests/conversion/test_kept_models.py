@@ -14,16 +14,17 @@ import pytest
 import torch
 
 import elmo_hf
-from elmo_hf.conversion import kept_models, publish
+from elmo_hf.conversion import kept_models, publish, published
 from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.kept_models import KeptModels
 from elmo_hf.conversion.publish import convert_published
-from elmo_hf.conversion.published import DownloadOptions, Published
+from elmo_hf.conversion.published import DownloadOptions, Published, other_origin
 from elmo_hf.conversion.refusals import AnotherModelError, ConversionError
 from elmo_hf.dropins import manylangs, simple_elmo
 from elmo_hf.embedding.embedder import Embedder
 from elmo_hf.folder.loading import load_for_pretraining
 from elmo_hf.folder.model_names import TINY_FOLDER, ModelNames, model_folder
+from elmo_hf.share.saved_card import named_card
 from elmo_hf.sklearn import ElmoVectorizer
 from elmo_hf.tfhub import Module
 from tests.helpers.checkpoints import BASE, TINY_LM, run_python
@@ -170,11 +171,65 @@ def test_what_is_not_the_checkpoint_is_named_and_leaves_nothing_and_later_the_sa
     answer_with(what, server)
     with pytest.raises(ConversionError, match=re.escape(f"{server.url}base/")) as refusal:
         kept.folder_of("base")
-    assert "do the same again when this machine has a network" in str(refusal.value)
+    is_of_network = what in ("cut", "chunk cut")
+    assert ("do the same again when this machine has a network" in str(refusal.value)) == is_of_network
+    assert "convert them (docs/convert.md) and give the name of the new folder" in str(refusal.value)
+    assert "rename" not in str(refusal.value)
     assert str(kept.folder / ".base") not in str(refusal.value)  # a folder that is gone
     assert list(kept.folder.iterdir()) == []
     server.contents, server.fault = right, ""
     assert kept.folder_of("base").is_dir()
+
+
+@pytest.mark.parametrize("what", ["no weights", "another model", "a page"])
+def test_after_a_wrong_answer_of_a_mirror_the_error_names_its_variable(
+    what: str, kept: KeptModels, server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer_with(what, server)
+    fault = "The address comes from ELMO_HF_BASE_URL; correct it or the server, and give the same command again."
+    with pytest.raises(ConversionError) as refusal:
+        kept.folder_of("base")
+    assert fault not in str(refusal.value)
+    monkeypatch.setenv("ELMO_HF_BASE_URL", server.url)
+    with pytest.raises(ConversionError, match=fault):
+        replace(kept, base_url=None).folder_of("base")
+    far = {"base": replace(TABLE["base"], options=f"{server.url}none", weights=f"{server.url}none")}
+    with pytest.raises(ConversionError) as refusal:
+        replace(kept, base_url=None, published=far).folder_of("base")
+    assert fault not in str(refusal.value)
+
+
+def test_the_card_of_a_kept_folder_loads_its_path(kept: KeptModels) -> None:
+    folder = kept.folder_of("base")
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert f'AutoModel.from_pretrained("{folder.as_posix()}", trust_remote_code=True)' in card
+    pushed = named_card(card, "org/its")
+    assert 'from_pretrained("org/its", trust_remote_code=True)' in pushed
+    assert "# its" in pushed.splitlines()
+    assert folder.as_posix() not in pushed
+
+
+def test_a_card_has_the_origin_of_files_that_are_not_from_the_publisher(
+    kept: KeptModels, server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def origin_in_card(options: DownloadOptions) -> str | None:
+        convert_published("base", Path("converted"), download_options=options)
+        card = Path("converted", "README.md").read_text(encoding="utf-8")
+        shutil.rmtree("converted")
+        origin = re.search(r"^The files came from `(.*)`, not from an address of the publisher.", card, re.MULTILINE)
+        is_told = "Their vectors were not compared with published vectors." in card
+        assert is_told == (origin is not None)
+        return None if origin is None else origin[1]
+
+    folder = kept.downloads / "base"
+    weights = f"{server.url}base/weights.hdf5"
+    assert origin_in_card(DownloadOptions(published=TABLE, folder=folder, origin=str(BASE))) == BASE.name
+    assert origin_in_card(DownloadOptions(published=TABLE, folder=folder, base_url=server.url)) == weights
+    monkeypatch.setattr(published, "BASE_URL", server.url)
+    assert origin_in_card(DownloadOptions(published=TABLE, folder=folder)) is None
+    secret = f"{server.url}base?key=1".replace("http://", "http://me:word@")
+    one_file = {"base": Published("", "a.zip")}
+    assert other_origin("base", DownloadOptions(published=one_file, origin=secret)) == f"{server.url}base"
 
 
 def test_another_model_of_the_same_kind_is_refused_by_its_sizes(kept: KeptModels) -> None:

@@ -16,7 +16,7 @@ import pytest
 from elmo_hf.conversion import published as published_module
 from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
-from elmo_hf.conversion.publish import COLUMNS, publish_model
+from elmo_hf.conversion.publish import COLUMNS, convert_published, publish_model
 from elmo_hf.conversion.published import (
     CACHE,
     PUBLISHED,
@@ -30,6 +30,7 @@ from elmo_hf.conversion.published import (
     reachable,
 )
 from elmo_hf.conversion.refusals import ConversionError
+from tests.helpers.archives import write_tar, write_zip
 from tests.helpers.checkpoints import BASE, TINY_LM, bits
 from tests.helpers.commands import assert_fails, output_of, run
 from tests.helpers.file_server import FAULTS, FileServer, serving
@@ -252,21 +253,53 @@ def test_files_come_from_their_mirrors_or_from_another_address(server: FileServe
         assert (weights.name, weights.read_bytes()) == ("copy.zip" if not archive else "a.zip", b"archive")
 
 
-@pytest.mark.parametrize("place", ["a server", "a folder"])
-def test_files_with_another_md5_than_the_published_one_are_refused(
-    place: str, server: FileServer, tmp_path: Path
+def md5_of(path: Path) -> str:
+    return hashlib.md5(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("name", ["options.json", "weights.hdf5"])
+@pytest.mark.parametrize("place", ["server", "address", "copied", "downloaded", "folder", "renamed", "zip", "tgz"])
+def test_files_with_another_md5_than_the_published_one_are_refused_wherever_they_are(
+    place: str, name: str, server: FileServer, tmp_path: Path
 ) -> None:
-    server.contents = {"/elmo/a.json": b"a", "/elmo/b.hdf5": b"b"}
-    for name, content in server.contents.items():
-        (tmp_path / Path(name).name).write_bytes(content)
-    right, wrong = (hashlib.md5(content).hexdigest() for content in (b"a", b"c"))
-    table = {"a": Published("a.json", "b.hdf5", md5=f"{right} {wrong}")}
-    for _ in range(2):
-        with pytest.raises(ConversionError, match=f"b.hdf5 .*{wrong}") as refusal:
-            download("a", server.url, tmp_path / "files", table, str(tmp_path) if place == "a folder" else None)
-    own = "If you mean this file, convert it without the published model's name."
-    assert (own in str(refusal.value)) == (place == "a folder")
-    assert (tmp_path / "files").exists() is False
+    right = {file: md5_of(BASE / file) for file in ("options.json", "weights.hdf5")}
+    row = Published(f"{SMALL}/{OPTIONS}", f"{SMALL}/{WEIGHTS}", language="zxx", licence="mit", source="https://a.org")
+    table = {"a": replace(row, md5=" ".join(right.values()))}
+    files = {f"inner/{file}": (BASE / file).read_bytes() for file in right}
+    folder = tmp_path / "files"
+    options = DownloadOptions(server.url, folder, table)
+    match place:
+        case "address":
+            options = replace(options, base_url="http://127.0.0.1:1/", origin=f"{server.url}{SMALL}")
+        case "copied":
+            copy_as_published(folder)
+        case "downloaded":
+            published_module.download("a", lambda row, files: None, options)
+        case "folder":
+            copy_as_published(tmp_path / "own")
+            options = replace(options, origin=str(tmp_path / "own"))
+        case "renamed":
+            options = replace(options, origin=str(BASE))
+        case "zip":
+            options = replace(options, origin=str(write_zip(tmp_path / "a.zip", files)))
+        case "tgz":
+            options = replace(options, origin=str(write_tar(tmp_path / "a.tar.gz", files)))
+    wrong = hashlib.md5(b"another").hexdigest()
+    other = replace(options, published={"a": replace(row, md5=" ".join((right | {name: wrong}).values()))})
+    fault = f"with the MD5 {wrong}, but what was read has .*{right[name]}"
+    with pytest.raises(ConversionError, match=fault) as refusal:
+        convert_published("a", tmp_path / "converted", download_options=other)
+    is_local = place in ("folder", "renamed", "zip", "tgz")
+    assert ("If you mean this model, convert it without" in str(refusal.value)) == is_local
+    assert not (tmp_path / "converted").exists()
+    convert_published("a", tmp_path / "converted", download_options=options)
+
+
+def copy_as_published(folder: Path) -> None:
+    """Copies a golden case under the names of the small model's files."""
+    folder.mkdir()
+    shutil.copy(BASE / "options.json", folder / OPTIONS)
+    shutil.copy(BASE / "weights.hdf5", folder / WEIGHTS)
 
 
 @pytest.mark.parametrize("record", ["downloads", "own"])

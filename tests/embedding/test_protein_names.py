@@ -79,6 +79,38 @@ def test_no_two_proteins_have_one_name_and_every_name_is_a_safe_key() -> None:
 
 
 @pytest.mark.parametrize(
+    ("headers", "note"),
+    [
+        ("a b", "2 proteins had no residues, so a vector of the whole protein is zero: a, b."),
+        ("a", "1 protein had no residues, so a vector of the whole protein is zero: a."),
+        ("a b c d a", ": a, b, c and 2 more."),
+    ],
+)
+def test_proteins_without_residues_are_named(
+    headers: str, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    records = "".join(f">{header}\n" for header in headers.split())
+    Path("a.fasta").write_text(f">x\nMK\n{records}>y\nV\n", encoding="utf-8")
+    assert note in " ".join(run("embed", "tiny", "a.fasta", "--dry-run").stderr.split())
+    Path("a.fasta").write_text(">x\nMK\n", encoding="utf-8")
+    assert "no residues" not in run("embed", "tiny", "a.fasta", "--dry-run").stderr
+
+
+@pytest.mark.parametrize("arguments", [["--dry-run"], ["-o", "a.npz"]])
+@pytest.mark.parametrize("name", ["a.fasta", "a.txt"])
+def test_a_header_without_the_part_is_refused_with_the_names_of_the_options(
+    arguments: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.fasta").write_text(">P1\nMK\n", encoding="utf-8")
+    Path("a.txt").write_text("Yes .\n", encoding="utf-8")
+    advice = "`--id` chooses the part, and `--split-char` the separator."
+    assert_fails(run("embed", "tiny", name, "--id", "1", *arguments), 1, advice)
+    assert not Path("a.npz").exists()
+
+
+@pytest.mark.parametrize(
     ("header", "part", "name"),
     [
         ("sp|P12345|X_HUMAN a protein", HeaderPart(1), "P12345"),

@@ -11,7 +11,15 @@ from transformers.modelcard import TrainingSummary
 
 from elmo_hf import ElmoConfig
 from elmo_hf.conversion.published import PUBLISHED
-from elmo_hf.share.model_card import TEMPLATES, CardContent, Conversion, published_facts, render_card
+from elmo_hf.share.model_card import (
+    TEMPLATES,
+    CardContent,
+    Conversion,
+    as_list,
+    loading_line,
+    published_facts,
+    render_card,
+)
 from elmo_hf.share.saved_card import label_card, named_card
 from elmo_hf.text.escapes import code_span, markdown, printable, string_literal
 
@@ -59,6 +67,24 @@ def test_every_published_model_of_two_files_has_one_card_and_44_languages_share_
     languages = published_facts("manylangs-zh").metadata["language"]
     assert languages == [PUBLISHED[name].language for name in PUBLISHED if name.startswith("manylangs-")]
     assert len(set(languages)) == len(languages) == 44
+
+
+def test_a_card_of_proteins_has_residues_in_place_of_english_words() -> None:
+    card = render_card("mine", CardContent(SMALL), {"language": ["zxx"]})
+    assert 'tokenizer(["S E Q W E N C E", "P R O T E I N"], padding=True' in card
+    assert "A word is one residue: write residues apart, as above" in card
+    assert "Penn Treebank" not in card
+    english = render_card("mine", CardContent(SMALL), {"language": ["en"]})
+    assert 'tokenizer(["The bank of the river .", "Yes ."], padding=True' in english
+    assert "Penn Treebank" in english
+    assert "residue" not in english
+
+
+@pytest.mark.parametrize("language", ["zxx", ["zxx"], "en", None])
+def test_the_line_that_loads_a_model_has_text_of_its_language(language: object) -> None:
+    line = loading_line("org/its", SMALL, "AutoModel", language=language)
+    assert ('("S E Q W E N C E", return_tensors' in line) == ("zxx" in as_list(language))
+    assert ('("The bank of the river .", return_tensors' in line) == ("zxx" not in as_list(language))
 
 
 def test_labels_win_over_facts() -> None:
