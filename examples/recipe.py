@@ -186,6 +186,7 @@ def train(
         per_device_train_batch_size=batch_size,
         per_device_eval_batch_size=64,
         train_sampling_strategy="group_by_length",
+        learning_rate=learning_rate,
         lr_scheduler_type="linear",
         eval_strategy="epoch",
         save_strategy="epoch",

@@ -115,6 +115,7 @@ def test_recipes_end_in_tables_plots_and_models(tiny_folder: Path, capsys: pytes
         assert "\n\n## On the test set\n\n| task |" in card
         assert card.endswith(f" |\n{row}\n")  # the scores are those of the table
         assert "pipeline_tag: " in card
+        assert "| learning_rate | 0.001; 0.01 for elmo.scalar_mixes.0.logits, elmo.scalar_mixes.0.scale" in card
     train, tested = (make_up("sick")[part]["label"][:] for part in ("train", "test"))
     commonest = [label for label in range(3) if train.count(label) == max(map(train.count, range(3)))]
     shares = [f"{tested.count(label) / len(tested):.4f}" for label in commonest]
