@@ -61,10 +61,9 @@ def load(
         read_local, load_from_hub = TASKS[task]
         folder = data_folder()
         data = load_from_hub() if folder is None else read_local(folder)
-    elif suffix_of(Path(task)) or Path(task).exists():
-        data = read_own(Path(task), kinds, options or OwnData())
     else:
-        raise DataError(f"{task!r} is no task ({', '.join(TASKS)}), and there is no such file or folder.")
+        own_files([task], OwnData())  # refuses what is neither a task nor a file
+        data = read_own(Path(task), kinds, options or OwnData())
     for name in ("validation", "test"):
         if name not in data:
             if len(data["train"]) < 2:
@@ -76,6 +75,23 @@ def load(
         for name, part in data.items():
             data[name] = part.shuffle(seed=0).select(range(min(rows, len(part))))
     return data
+
+
+def own_files(tasks: Iterable[str], options: OwnData) -> list[Path]:
+    """The files and folders of a user's own data: those among tasks, and those of the options.
+
+    Raises:
+        DataError: if something among tasks is neither a task nor a file.
+    """
+    paths = []
+    for task in tasks:
+        if task in TASKS:
+            continue
+        if not suffix_of(Path(task)) and not Path(task).exists():
+            raise DataError(f"{task!r} is no task ({', '.join(TASKS)}), and there is no such file or folder.")
+        paths.append(Path(task))
+    paths += [path for path in (options.validation, options.test) if path is not None]
+    return paths
 
 
 def data_folder() -> Path | None:
