@@ -84,8 +84,11 @@ def main(
     recipe.plot_confusions(list(chain(*right)), list(chain(*found)), output / "confusions.png")
     recipe.plot_learning_curves(trainer, best, output / "learning_curves.png")
     recipe.plot_mix_weights(model, output / "mix_weights.png")
-    scores = [tested.metrics[f"test_{metric}"] for metric in ("accuracy", best)]
-    table = [["task", "test words", "accuracy", best]]
+    measures = ["accuracy"]
+    if has_entities:
+        measures.append("entity_f1")
+    scores = [tested.metrics[f"test_{measure}"] for measure in measures]
+    table = [["task", "test words", *measures]]
     table.append([Path(task).name, str(sum(map(len, right))), *(f"{score:.4f}" for score in scores)])
     recipe.print_table(table)
     recipe.write_card(trainer, name, task, table)
