@@ -96,4 +96,4 @@ def main(
 
 
 if __name__ == "__main__":
-    recipe.run(main)
+    recipe.run(main, recipe.STARTS_AGAIN)

@@ -452,6 +452,35 @@ def test_a_recipe_leaves_a_folder_of_another_run_as_it_is(main: Callable[..., No
     assert sorted(path.name for path in Path("out").iterdir()) == ["README.md", "settings.json"]
 
 
+@pytest.mark.parametrize(
+    ("stop", "code", "line"),
+    [
+        (KeyboardInterrupt(), 130, "\nStopped. The same command starts again.\n"),
+        (KeyboardInterrupt("Stopped after step 5.", 143), 143, "\nStopped after step 5.\n"),
+    ],
+    ids=["any time", "in pretraining"],
+)
+def test_a_recipe_that_is_stopped_says_what_the_same_command_does(
+    stop: KeyboardInterrupt,
+    code: int,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    received = []
+
+    def main(name: recipe.Model, rows: recipe.Rows = None) -> None:
+        received.append((name, rows))
+        raise stop
+
+    monkeypatch.setattr("sys.argv", ["recipe", "tiny", "--rows", "3"])
+    with pytest.raises(SystemExit) as end:
+        recipe.run(main, recipe.STARTS_AGAIN)
+    assert end.value.code == code
+    assert received == [("tiny", 3)]
+    assert capsys.readouterr().err == line
+
+
 # The recipes that read a user's own data, and the others; `nearest_senses` is a command of its own.
 READ_OWN_DATA = (
     answer_questions.main,
