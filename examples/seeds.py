@@ -77,7 +77,12 @@ def check_settings(folder: Path, contents: Mapping[str, str], **settings: Any) -
     path = folder / SETTINGS
     if path.exists():
         recorded = json.loads(path.read_text(encoding="utf-8"))
-        recorded_contents = recorded.get("contents", {})
+        if "contents" not in recorded:
+            raise DataError(
+                f"{folder} has results of an earlier version, which did not record the content of files; give another "
+                f"`--output`, or delete {folder}."
+            )
+        recorded_contents = recorded["contents"]
         differences = [name for name, value in settings.items() if recorded.get(name) != value]
         for name, digest in contents.items():
             if recorded_contents.get(name, digest) != digest:  # a name that is not recorded is another task's

@@ -427,6 +427,12 @@ def test_results_of_other_files_are_not_taken_for_these(tmp_path: Path, tiny_fol
         contents_of([tmp_path / "none.csv"])
 
 
+def test_results_without_a_record_of_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text('{"epochs": 3}', encoding="utf-8")
+    with pytest.raises(DataError, match=r"an earlier version, which did not record .*; give another `--output`"):
+        check_settings(tmp_path, {}, epochs=3)
+
+
 def test_files_that_no_recipe_wrote_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     check_settings(tmp_path / "empty", {}, epochs=3)
