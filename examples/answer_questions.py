@@ -19,7 +19,8 @@ import recipe
 import torch
 import typer
 from own_files import QUESTIONS, OwnData
-from task_data import load
+from seeds import check_settings, contents_of
+from task_data import load, own_files
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from elmo_hf import ElmoForQuestionAnswering, ElmoTokenizer, extract_answers
@@ -64,7 +65,11 @@ def main(
     """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
     source = model_folder(name)
-    data = load(task, rows, (QUESTIONS,), OwnData(column, validation, test, input_format, encoding))
+    options = OwnData(column, validation, test, input_format, encoding)
+    data = load(task, rows, (QUESTIONS,), options)
+    settings = {"model": name, "task": task, "rows": rows, "epochs": epochs, "seed": seed, **options.settings()}
+    contents = contents_of(own_files([task], options), source)
+    check_settings(output, contents, recipe="answer_questions", **settings)
     tokenizer = ElmoTokenizer.from_pretrained(source)
     model = ElmoForQuestionAnswering.from_pretrained(
         source, task_encoder="lstm", task_hidden_size=128, num_output_representations=2, classifier_dropout=0.2
@@ -108,4 +113,4 @@ def main(
 
 
 if __name__ == "__main__":
-    recipe.run(main)
+    recipe.run(main, recipe.STARTS_AGAIN)

@@ -19,7 +19,8 @@ import recipe
 import torch
 import typer
 from own_files import TEXTS, OwnData
-from task_data import label_names, load
+from seeds import check_settings, contents_of
+from task_data import label_names, load, own_files
 from transformers import pipeline
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
@@ -43,7 +44,11 @@ def main(
     """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
     source = model_folder(name)
-    data = load(task, rows, (TEXTS,), OwnData(column, validation, test, input_format, encoding))
+    options = OwnData(column, validation, test, input_format, encoding)
+    data = load(task, rows, (TEXTS,), options)
+    settings = {"model": name, "task": task, "rows": rows, "epochs": epochs, "seed": seed, **options.settings()}
+    contents = contents_of(own_files([task], options), source)
+    check_settings(output, contents, recipe="classify_texts", learn=learn, **settings)
     names = label_names(data)
     tokenizer = ElmoTokenizer.from_pretrained(source)
     parts = ElmoConfig.from_pretrained(source).bilm_parts
@@ -96,4 +101,4 @@ def main(
 
 
 if __name__ == "__main__":
-    recipe.run(main)
+    recipe.run(main, recipe.STARTS_AGAIN)

@@ -19,7 +19,7 @@ import json
 import shutil
 import statistics
 import time
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -29,8 +29,8 @@ import typer
 from datasets import DatasetDict
 from own_files import TEXTS, WORDS, OwnData
 from recipe import RowsOfSets
-from seeds import check_settings
-from task_data import label_names, load
+from seeds import check_settings, contents_of, say_what_is_done
+from task_data import label_names, load, own_files
 from torch import Tensor
 
 from elmo_hf import (
@@ -232,10 +232,13 @@ def main(
     work = output / "work"
     path = output / "results.jsonl"
     options = OwnData(column, validation, test, input_format, encoding)
-    check_settings(output, model=model, rows=rows, epochs=epochs, **options.settings())
+    contents = contents_of(own_files(task or TASKS, options), source)
+    settings = {"model": model, "rows": rows, "epochs": epochs, **options.settings()}
+    check_settings(output, contents, recipe="compare_features", **settings)
     work.mkdir(parents=True, exist_ok=True)
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(result["task"], result["features"], result["seed"]) for result in results}
+    say_what_is_done(done, list(product(task or TASKS, FEATURES, range(seeds))), output)
     for name in task or TASKS:
         data = None  # is read if a run needs it
         for seed in range(seeds):
@@ -257,4 +260,4 @@ def main(
 
 
 if __name__ == "__main__":
-    recipe.run(main)
+    recipe.run(main, recipe.GOES_ON)

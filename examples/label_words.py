@@ -18,8 +18,9 @@ import recipe
 import torch
 import typer
 from own_files import WORDS, OwnData
+from seeds import check_settings, contents_of
 from seqeval.metrics import classification_report
-from task_data import label_names, load
+from task_data import label_names, load, own_files
 from transformers import pipeline
 
 from elmo_hf import ElmoForTokenClassification, ElmoTokenizer
@@ -42,7 +43,11 @@ def main(
     """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
     source = model_folder(name)
-    data = load(task, rows, (WORDS,), OwnData(column, validation, test, input_format, encoding))
+    options = OwnData(column, validation, test, input_format, encoding)
+    data = load(task, rows, (WORDS,), options)
+    settings = {"model": name, "task": task, "rows": rows, "epochs": epochs, "seed": seed, **options.settings()}
+    contents = contents_of(own_files([task], options), source)
+    check_settings(output, contents, recipe="label_words", **settings)
     names = label_names(data)
     has_entities = "O" in names
     best = "entity_f1" if has_entities else "accuracy"
@@ -79,8 +84,11 @@ def main(
     recipe.plot_confusions(list(chain(*right)), list(chain(*found)), output / "confusions.png")
     recipe.plot_learning_curves(trainer, best, output / "learning_curves.png")
     recipe.plot_mix_weights(model, output / "mix_weights.png")
-    scores = [tested.metrics[f"test_{metric}"] for metric in ("accuracy", best)]
-    table = [["task", "test words", "accuracy", best]]
+    measures = ["accuracy"]
+    if has_entities:
+        measures.append("entity_f1")
+    scores = [tested.metrics[f"test_{measure}"] for measure in measures]
+    table = [["task", "test words", *measures]]
     table.append([Path(task).name, str(sum(map(len, right))), *(f"{score:.4f}" for score in scores)])
     recipe.print_table(table)
     recipe.write_card(trainer, name, task, table)
@@ -88,4 +96,4 @@ def main(
 
 
 if __name__ == "__main__":
-    recipe.run(main)
+    recipe.run(main, recipe.STARTS_AGAIN)

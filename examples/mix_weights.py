@@ -23,7 +23,7 @@ import numpy as np
 import recipe
 import typer
 from safetensors.numpy import load_file
-from seeds import check_settings, mean_and_deviation
+from seeds import check_settings, contents_of, mean_and_deviation, say_what_is_done
 from tqdm import tqdm
 
 from elmo_hf.folder.model_names import model_folder
@@ -44,6 +44,11 @@ def read_mixes(folder: Path) -> list[np.ndarray]:
         powers = np.exp(tensors[f"elmo.scalar_mixes.{place}.logits"])
         mixes.append(np.append(powers / powers.sum(), tensors[f"elmo.scalar_mixes.{place}.scale"]))
     return mixes
+
+
+def is_done(output: Path, task: str, seed: int) -> bool:
+    """Whether a folder has the model of a task and a seed."""
+    return (output / task / str(seed) / "model.safetensors").exists()
 
 
 def plot(weights: dict[tuple[str, str], np.ndarray], path: Path) -> None:
@@ -73,13 +78,14 @@ def main(
 ) -> None:
     """Run the recipes whose models are missing, then print and plot the weights."""
     recipe.check_known("--task", task or (), RECIPES)
-    model_folder(name)  # refuses a wrong name before it is recorded
-    check_settings(output, model=name, rows=rows, epochs=epochs)
+    contents = contents_of((), model_folder(name))
+    check_settings(output, contents, recipe="mix_weights", model=name, rows=rows, epochs=epochs)
     runs = [(one, seed) for one in task or RECIPES for seed in range(seeds)]
+    say_what_is_done([run for run in runs if is_done(output, *run)], runs, output)
     found: dict[tuple[str, str], list[np.ndarray]] = {}
     for one, seed in tqdm(runs, desc="recipes"):
         folder = output / one / str(seed)
-        if not (folder / "model.safetensors").exists():
+        if not is_done(output, one, seed):
             options: dict[str, Any] = {"output": folder, "rows": rows, "epochs": epochs, "seed": seed}
             RECIPES[one](name, one, **options)
         for place, mix in zip(PLACES, read_mixes(folder), strict=False):
@@ -96,4 +102,4 @@ def main(
 
 
 if __name__ == "__main__":
-    recipe.run(main)
+    recipe.run(main, recipe.GOES_ON)

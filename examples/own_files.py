@@ -76,6 +76,8 @@ class OwnData:
             "column": self.columns,
             "validation": self.validation and str(self.validation),
             "test": self.test and str(self.test),
+            "input_format": self.input_format,
+            "encoding": self.encoding,
         }
 
 

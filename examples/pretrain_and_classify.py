@@ -26,7 +26,7 @@ Glossary: P `--projection-size`, H `--cell-size`, filters `width:count`.
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,8 +35,8 @@ import torch
 import typer
 from datasets import DatasetDict
 from own_files import TEXTS, OwnData
-from seeds import Results, check_settings, mean_and_deviation
-from task_data import TASKS, label_names, load
+from seeds import Results, check_settings, contents_of, mean_and_deviation, say_what_is_done
+from task_data import TASKS, label_names, load, own_files
 from transformers import pipeline
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
@@ -60,6 +60,23 @@ def own_sentences(path: Path | None, options: OwnData) -> Iterator[list[str]]:
         words = split(sentence) if isinstance(sentence, str) else sentence
         if words:
             yield words
+
+
+def files_of(task: str, text: Path | None, options: OwnData) -> list[Path]:
+    """The user's files that a run reads: those of the task, and more text to pretrain on."""
+    files = own_files([task], options)
+    if text is not None:
+        files.append(text)
+    return files
+
+
+def parse_filters(filters: str) -> list[list[int]]:
+    """Character filters, `width:count` with commas between, as the config has them."""
+    pairs = []
+    for pair in filters.split(","):
+        width, _, count = pair.partition(":")
+        pairs.append([int(width), int(count)])
+    return pairs
 
 
 def pretrain_on(
@@ -174,17 +191,15 @@ def main(
     texts = {"task": task, "text": text and str(text), "rows": rows, **options.settings()}
     # The format and the encoding may be those of `--text`, but columns and sets are the task's.
     data = load(task, rows, (TEXTS,), OwnData(column, validation, test) if task in TASKS else options)
-    check_settings(output, **texts, **sizes, filters=filters, pretraining_epochs=pretraining_epochs, epochs=epochs)
-    pairs = []
-    for pair in filters.split(","):
-        width, _, count = pair.partition(":")
-        pairs.append([int(width), int(count)])
+    settings = {**texts, **sizes, "filters": filters, "pretraining_epochs": pretraining_epochs, "epochs": epochs}
+    check_settings(output, contents_of(files_of(task, text, options)), recipe="pretrain_and_classify", **settings)
     inputs = {
         "words": {"token_encoder": "word_embedding"},
-        "characters": {"char_filters": pairs, "num_highway_layers": 1},
+        "characters": {"char_filters": parse_filters(filters), "num_highway_layers": 1},
     }
     perplexities: dict[str, list[float]] = {}
     done = Results(output / "results.jsonl")
+    say_what_is_done(done, list(product(reads or READS, mix or MIXES, range(seeds))), output)
     accuracies: dict[tuple[str, str], list[float]] = {}
     for seed in range(seeds):
         place = output / str(seed)
@@ -220,4 +235,4 @@ def main(
 
 
 if __name__ == "__main__":
-    recipe.run(main)
+    recipe.run(main, recipe.GOES_ON)

@@ -254,4 +254,4 @@ def main(
 
 
 if __name__ == "__main__":
-    recipe.run(main)
+    recipe.run(main, recipe.STARTS_AGAIN)

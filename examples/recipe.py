@@ -5,6 +5,7 @@ A recipe then has these steps: data, tokenizer, model, `train`, test, save, relo
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -52,15 +53,34 @@ InputFormat = Annotated[
 ]
 Encoding = Annotated[str, typer.Option(help="Encoding of your files.")]
 
+# What the same command does after Ctrl-C.
+STARTS_AGAIN = "The same command starts again."
+GOES_ON = "The same command goes on after the results that are complete."
+
 plt.switch_backend("Agg")
 Metrics = Callable[[EvalPrediction], dict[str, float]]
 RowsOfSets = dict[str, list[dict[str, Any]]]  # rows of train, validation and test
 
 
-def run(main: Callable[..., None]) -> None:
-    """Runs a recipe from the command line; an error in a user's data is one line."""
+def run(main: Callable[..., None], after_stop: str) -> None:
+    """Runs a recipe from the command line; an error in a user's data, and Ctrl-C, end it with one line.
+
+    Args:
+        main: the recipe.
+        after_stop: what the same command does after Ctrl-C, a sentence.
+    """
+
+    @wraps(main)
+    def stoppable(*args: Any, **kwargs: Any) -> None:
+        try:
+            main(*args, **kwargs)
+        except KeyboardInterrupt as stop:
+            line, code = stop.args or (f"Stopped. {after_stop}", 130)  # pretraining has its own line
+            print(f"\n{line}", file=sys.stderr)  # a progress bar may have left its line open
+            raise typer.Exit(code) from stop
+
     try:
-        typer.run(main)
+        typer.run(stoppable)
     except DataError as error:  # without `--column`, which is NAME=COLUMN here
         sys.exit(f"Error: {in_options(str(error), ['--input-format', '--encoding'])}")
 
@@ -186,6 +206,7 @@ def train(
         per_device_train_batch_size=batch_size,
         per_device_eval_batch_size=64,
         train_sampling_strategy="group_by_length",
+        learning_rate=learning_rate,
         lr_scheduler_type="linear",
         eval_strategy="epoch",
         save_strategy="epoch",

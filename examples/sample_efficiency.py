@@ -32,7 +32,8 @@ import typer
 from compare_features import EPOCHS, Task, train
 from own_files import OwnData
 from recipe import RowsOfSets
-from seeds import Results, check_settings, mean_and_deviation, plot_band
+from seeds import Results, check_settings, contents_of, mean_and_deviation, plot_band, say_what_is_done
+from task_data import own_files
 from tqdm import tqdm
 
 from elmo_hf.folder.model_names import model_folder
@@ -161,11 +162,14 @@ def main(
     options = OwnData(column, validation, test, input_format, encoding)
     source = model_folder(model)
     results = collections.defaultdict(list)
-    check_settings(output, model=model, rows=rows, epochs=epochs, choice=choice, **options.settings())
+    tasks = task or ["trec", "ewt"]
+    contents = contents_of(own_files(tasks, options), source)
+    settings = {"model": model, "rows": rows, "epochs": epochs, "choice": choice, **options.settings()}
+    check_settings(output, contents, recipe="sample_efficiency", **settings)
     work.mkdir(parents=True, exist_ok=True)
     done = Results(output / "results.jsonl")
     scores: dict[str, str] = {}  # by task
-    for name in task or ["trec", "ewt"]:
+    for name in tasks:
         read = compare_features.read_task(name, source, rows, options)
         scores[name] = read.score
         elmo = compare_features.make_model("words and ELMo", source, read)
@@ -173,7 +177,9 @@ def main(
         most = [len(full["train"])]
         sizes = size or ([*SIZES, *most] if what == "figure1" else most)
         unknown = read.vectors.words.index("<UNK>") + 1
-        for number, seed, setting in tqdm(list(itertools.product(sizes, range(seeds), shown.values())), desc=name):
+        runs = list(itertools.product([name], shown.values(), sizes, range(seeds)))
+        say_what_is_done(done, runs, output)
+        for _, setting, number, seed in tqdm(runs, desc=name):
             if (name, setting, number, seed) not in done:
                 sampled = sample(full, number, seed, unknown, choice)
                 torch.manual_seed(seed)
@@ -193,4 +199,4 @@ def main(
 
 
 if __name__ == "__main__":
-    recipe.run(main)
+    recipe.run(main, recipe.GOES_ON)

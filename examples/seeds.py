@@ -1,12 +1,19 @@
-"""Results of several seeds: kept in a file from run to run, in a table, and in a plot."""
+"""Results of several seeds: kept in a file from run to run, in a table, and in a plot; what results depend on."""
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from own_files import DataError
+
+from elmo_hf.disk.checksums import files_below, sha256_of_file, sum_lines
+from elmo_hf.folder.listed_files import is_of_model
+
+# What the results of a folder depend on: options by name, and under `contents` the SHA-256 of files.
+SETTINGS = "settings.json"
 
 
 class Results(dict[tuple[Any, ...], Any]):
@@ -26,19 +33,79 @@ class Results(dict[tuple[Any, ...], Any]):
             file.write(json.dumps([*key, value]) + "\n")
 
 
-def check_settings(folder: Path, **settings: Any) -> None:
-    """Records in a folder what its results depend on.
+def contents_of(paths: Iterable[Path], model: str | Path | None = None) -> dict[str, str]:
+    """The SHA-256 of the content of files and folders of data, and of a model's folder, by their names.
+
+    A pipe has none, because it can be read only once, and a repository of the Hub has none, because it is not here.
 
     Raises:
-        DataError: if the folder has results of other settings, which would be mistaken for these.
+        DataError: if there is no such file or folder.
     """
-    path = folder / "settings.json"
-    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else settings
-    other = [name for name, value in settings.items() if found.get(name) != value]
-    if other:
-        raise DataError(f"{folder} has results of another {' and '.join(other)}; give another `--output`.")
+    contents = {}
+    for path in paths:
+        if path.is_dir():
+            # `datasets` keeps what it computes beside the data, under names that begin with `cache-`.
+            files = {name: file for name, file in files_below(path).items() if not file.name.startswith("cache-")}
+            contents[str(path)] = _sha256_of_files(files)
+        elif path.is_file():
+            contents[str(path)] = sha256_of_file(path)
+        elif not path.exists():
+            raise DataError(f"there is no file or folder {path}.")
+    if model is not None and Path(model).is_dir():
+        files = {path.name: path for path in Path(model).iterdir() if path.is_file() and is_of_model(path.name)}
+        contents[str(model)] = _sha256_of_files(files)
+    return contents
+
+
+def _sha256_of_files(files: Mapping[str, Path]) -> str:
+    digests = {name: sha256_of_file(path) for name, path in files.items()}
+    return hashlib.sha256(sum_lines(digests).encode()).hexdigest()
+
+
+def check_settings(folder: Path, contents: Mapping[str, str], **settings: Any) -> None:
+    """Records in a folder what its results depend on.
+
+    Args:
+        folder: the output folder of a recipe.
+        contents: what the recipe reads, as `contents_of` gives it.
+        **settings: the name of the recipe, and the options that its results depend on.
+
+    Raises:
+        DataError: if the folder has results of other settings or files, which would be mistaken for these, or has
+            files of another origin, which would be replaced.
+    """
+    path = folder / SETTINGS
+    if path.exists():
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+        if "contents" not in recorded:
+            raise DataError(
+                f"{folder} has results of an earlier version, which did not record the content of files; give another "
+                f"`--output`, or delete {folder}."
+            )
+        recorded_contents = recorded["contents"]
+        differences = [name for name, value in settings.items() if recorded.get(name) != value]
+        for name, digest in contents.items():
+            if recorded_contents.get(name, digest) != digest:  # a name that is not recorded is another task's
+                differences.append(f"content of {name}")
+        if differences:
+            raise DataError(
+                f"{folder} has results of another {' and '.join(differences)}; give another `--output`, or delete "
+                f"{folder}."
+            )
+        contents = recorded_contents | contents
+    elif folder.is_dir() and any(folder.iterdir()):
+        raise DataError(f"{folder} has files that this recipe did not write; give another `--output`.")
+    elif folder.exists() and not folder.is_dir():
+        raise DataError(f"{folder} must be a folder, found a file; give another `--output`.")
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(settings), encoding="utf-8")
+    path.write_text(json.dumps({**settings, "contents": contents}), encoding="utf-8")
+
+
+def say_what_is_done(done: Collection[Any], runs: Collection[Any], folder: Path) -> None:
+    """Prints how many results of a command's runs are in a folder already, if any are."""
+    count = sum(run in done for run in runs)
+    if count > 0:
+        print(f"{count} of {len(runs)} results are in {folder} already.")
 
 
 def mean_and_deviation(scores: Sequence[float]) -> str:

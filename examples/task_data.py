@@ -9,8 +9,10 @@ Columns: `text` and `label`; for pairs also `text_pair`; for labelled words `wor
 
 import csv
 import json
+import math
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,8 @@ from own_files import TEXTS, WORDS, DataError, OwnData, Row, read_columns, read_
 
 from elmo_hf.text.opened_files import suffix_of
 
+# A validation or test set with fewer texts says little.
+FEWEST = 30
 # The environment variable with the folder of the data sets (CONTRIBUTING.md); without it they come from the Hub.
 VARIABLE = "ELMO_HF_DATA"
 
@@ -43,6 +47,9 @@ def load(
 ) -> DatasetDict:
     """The data of a task. A missing validation or test set is a tenth of the training set.
 
+    If a user's own texts have a label each, that tenth has each label as often as the training set has it. Those of the
+    tasks are drawn without regard to labels, as they were for the published figures.
+
     Args:
         task: a key of `TASKS`, or a user's file or folder.
         rows: limit of rows per set, drawn with a fixed seed; None takes all.
@@ -61,21 +68,67 @@ def load(
         read_local, load_from_hub = TASKS[task]
         folder = data_folder()
         data = load_from_hub() if folder is None else read_local(folder)
-    elif suffix_of(Path(task)) or Path(task).exists():
-        data = read_own(Path(task), kinds, options or OwnData())
     else:
-        raise DataError(f"{task!r} is no task ({', '.join(TASKS)}), and there is no such file or folder.")
+        own_files([task], OwnData())  # refuses what is neither a task nor a file
+        data = read_own(Path(task), kinds, options or OwnData())
+    split_off: list[str] = []
     for name in ("validation", "test"):
         if name not in data:
             if len(data["train"]) < 2:
                 raise DataError(f"{task} has too few rows for a {name} set; give one with `--{name} FILE`.")
-            parts = data["train"].train_test_split(test_size=0.1, seed=0)
+            if task not in TASKS and "label" in data["train"].column_names:
+                parts = split_by_label(data["train"])
+            else:
+                parts = data["train"].train_test_split(test_size=0.1, seed=0)
             data["train"] = parts["train"]
             data[name] = parts["test"]
+            split_off.append(name)
     if rows is not None:
         for name, part in data.items():
             data[name] = part.shuffle(seed=0).select(range(min(rows, len(part))))
+    if task not in TASKS:
+        note_small_sets(data, split_off)
     return data
+
+
+def split_by_label(data: Dataset) -> DatasetDict:
+    """Splits off a tenth as `test`, drawn with a fixed seed; each label's share in it is that in the data, nearly."""
+    data = data.shuffle(seed=0)
+    labels = data["label"][:]
+    by_label = sorted(range(len(data)), key=labels.__getitem__)
+    size = math.ceil(len(data) / 10)
+    # The rows in the order of their labels, in as many equal stretches as there are test rows: the middle of each.
+    chosen = {by_label[(2 * number + 1) * len(data) // (2 * size)] for number in range(size)}
+    others = [index for index in range(len(data)) if index not in chosen]
+    return DatasetDict({"train": data.select(others), "test": data.select(sorted(chosen))})
+
+
+def note_small_sets(data: DatasetDict, split_off: list[str]) -> None:
+    """Prints a note if sets that were split off are so small that a score says little."""
+    small = [name for name in ("test", "validation") if name in split_off and len(data[name]) < FEWEST]
+    if not small:
+        return
+    purposes = {"test": "to test on", "validation": "to choose the epoch by"}
+    sizes = " and ".join(f"{len(data[name])} {purposes[name]}" for name in small)
+    advice = " and ".join(f"`--{name}`" for name in small)
+    print(f"Note: few rows were set aside: {sizes}; such a score says little: give {advice}.", file=sys.stderr)
+
+
+def own_files(tasks: Iterable[str], options: OwnData) -> list[Path]:
+    """The files and folders of a user's own data: those among tasks, and those of the options.
+
+    Raises:
+        DataError: if something among tasks is neither a task nor a file.
+    """
+    paths = []
+    for task in tasks:
+        if task in TASKS:
+            continue
+        if not suffix_of(Path(task)) and not Path(task).exists():
+            raise DataError(f"{task!r} is no task ({', '.join(TASKS)}), and there is no such file or folder.")
+        paths.append(Path(task))
+    paths += [path for path in (options.validation, options.test) if path is not None]
+    return paths
 
 
 def data_folder() -> Path | None:

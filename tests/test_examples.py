@@ -7,6 +7,7 @@ import ast
 import gzip
 import random
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,7 @@ import task_data
 import typer
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 from own_files import DataError, OwnData
-from seeds import check_settings, mean_and_deviation
+from seeds import check_settings, contents_of, mean_and_deviation
 from typer.testing import CliRunner
 from word_layers import word_layers
 
@@ -104,7 +105,7 @@ def test_recipes_end_in_tables_plots_and_models(tiny_folder: Path, capsys: pytes
     answer_questions.main(model, "xquad", Path("xquad"), epochs=1)
     text = capsys.readouterr().out
     for task in ("trec", "sst2", "sick", "wnut17", "ewt", "xquad"):
-        assert re.search(rf"^\| {task} \| \d+ (\| [01]\.\d{{4}} ){{2,3}}\|$", text, re.MULTILINE)
+        assert re.search(rf"^\| {task} \| \d+ (\| [01]\.\d{{4}} ){{1,3}}\|$", text, re.MULTILINE)
         plots = {"learning_curves.png", "mix_weights.png"} | ({"confusions.png"} if task != "xquad" else set())
         assert {path.name for path in Path(task).glob("*.png")} == plots
         assert Path(task, "model.safetensors").exists()
@@ -115,6 +116,10 @@ def test_recipes_end_in_tables_plots_and_models(tiny_folder: Path, capsys: pytes
         assert "\n\n## On the test set\n\n| task |" in card
         assert card.endswith(f" |\n{row}\n")  # the scores are those of the table
         assert "pipeline_tag: " in card
+        (head,) = (line for line in card.splitlines() if line.startswith("| task | test "))
+        columns = [column.strip() for column in head.strip("|").split("|")]
+        assert len(set(columns)) == len(columns) == len(row.strip("|").split("|"))
+        assert re.search(r"^\| learning_rate \| 0\.001; .*0\.01 for elmo\.scalar_mixes\.0\.logits", card, re.MULTILINE)
     train, tested = (make_up("sick")[part]["label"][:] for part in ("train", "test"))
     commonest = [label for label in range(3) if train.count(label) == max(map(train.count, range(3)))]
     shares = [f"{tested.count(label) / len(tested):.4f}" for label in commonest]
@@ -147,6 +152,9 @@ def test_comparisons_end_in_tables_and_plots_and_compute_nothing_twice(
     assert lines[0] == lines[1]
     assert len(lines[0]) == 30
     text = capsys.readouterr().out
+    assert re.findall(r"\d+ of \d+ results are in comparison already\.", text) == [
+        "30 of 30 results are in comparison already."  # the second time only
+    ]
     for task in compare_features.TASKS:
         score = "entity_f1" if task == "wnut17" else "accuracy"
         cells = r"( \d+\.\d\d ± \d+\.\d\d \|){3}( [+-]\d+\.\d\d \|){2}"
@@ -388,9 +396,95 @@ def test_the_legend_of_mixes_covers_no_bar(tiny_config: ElmoConfig, tmp_path: Pa
 def test_results_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     for _ in range(2):
-        check_settings(folder, task="trec", rows=None, epochs=3)
-    with pytest.raises(DataError, match="task and epochs"):
-        check_settings(folder, task="sst2", rows=None, epochs=4)
+        check_settings(folder, {}, task="trec", rows=None, epochs=3)
+    with pytest.raises(DataError, match=f"task and epochs; give another `--output`, or delete {folder}."):
+        check_settings(folder, {}, task="sst2", rows=None, epochs=4)
+
+
+def test_results_of_other_files_are_not_taken_for_these(tmp_path: Path, tiny_folder: Path) -> None:
+    folder, model = tmp_path / "results", shutil.copytree(tiny_folder, tmp_path / "model")
+    table, other = tmp_path / "table.csv", tmp_path / "data"
+    table.write_text("text,label\n", encoding="utf-8")
+    other.mkdir()
+    (other / "train.csv").write_text("text,label\n", encoding="utf-8")
+    check_settings(folder, contents_of([table, other], model), epochs=3)
+    (model / "README.md").write_text("no part of the model", encoding="utf-8")
+    (other / "cache-1.arrow").write_bytes(b"no part of the data")
+    check_settings(folder, contents_of([table], model), epochs=3)  # fewer tasks than before
+    # Of equal size, and in a folder under another name.
+    for path, change in (
+        (table, lambda: table.write_text("text,lapel\n", encoding="utf-8")),
+        (other, lambda: (other / "train.csv").rename(other / "test.csv")),
+        (model, lambda: (model / "config.json").write_text("{}", encoding="utf-8")),
+    ):
+        before = contents_of([table, other], model)
+        change()
+        after = contents_of([table, other], model)
+        assert [name for name in after if after[name] != before[name]] == [str(path)]
+        with pytest.raises(DataError, match=f"has results of another content of {table}"):
+            check_settings(folder, after, epochs=3)
+    with pytest.raises(DataError, match=f"there is no file or folder {tmp_path / 'none.csv'}."):
+        contents_of([tmp_path / "none.csv"])
+
+
+def test_results_without_a_record_of_files_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text('{"epochs": 3}', encoding="utf-8")
+    with pytest.raises(DataError, match=r"an earlier version, which did not record .*; give another `--output`"):
+        check_settings(tmp_path, {}, epochs=3)
+
+
+def test_files_that_no_recipe_wrote_are_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    check_settings(tmp_path / "empty", {}, epochs=3)
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "README.md").write_text("mine", encoding="utf-8")
+    with pytest.raises(DataError, match=r"has files that this recipe did not write; give another `--output`\."):
+        check_settings(own, {}, epochs=3)
+    assert [path.name for path in own.iterdir()] == ["README.md"]
+    with pytest.raises(DataError, match="must be a folder, found a file"):
+        check_settings(own / "README.md", {}, epochs=3)
+
+
+@pytest.mark.parametrize("main", [classify_texts.main, label_words.main, answer_questions.main])
+@pytest.mark.usefixtures("made_up")
+def test_a_recipe_leaves_a_folder_of_another_run_as_it_is(main: Callable[..., None], tiny_folder: Path) -> None:
+    task = {"classify_texts": "trec", "label_words": "ewt", "answer_questions": "xquad"}[main.__module__]
+    check_settings(Path("out"), {}, recipe="another", epochs=1)
+    (Path("out") / "README.md").write_text("mine", encoding="utf-8")
+    with pytest.raises(DataError, match=r"out has results of another recipe and .*; give another `--output`"):
+        main(str(tiny_folder), task, Path("out"), epochs=1)
+    assert (Path("out") / "README.md").read_text(encoding="utf-8") == "mine"
+    assert sorted(path.name for path in Path("out").iterdir()) == ["README.md", "settings.json"]
+
+
+@pytest.mark.parametrize(
+    ("stop", "code", "line"),
+    [
+        (KeyboardInterrupt(), 130, "\nStopped. The same command starts again.\n"),
+        (KeyboardInterrupt("Stopped after step 5.", 143), 143, "\nStopped after step 5.\n"),
+    ],
+    ids=["any time", "in pretraining"],
+)
+def test_a_recipe_that_is_stopped_says_what_the_same_command_does(
+    stop: KeyboardInterrupt,
+    code: int,
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    received = []
+
+    def main(name: recipe.Model, rows: recipe.Rows = None) -> None:
+        received.append((name, rows))
+        raise stop
+
+    monkeypatch.setattr("sys.argv", ["recipe", "tiny", "--rows", "3"])
+    with pytest.raises(SystemExit) as end:
+        recipe.run(main, recipe.STARTS_AGAIN)
+    assert end.value.code == code
+    assert received == [("tiny", 3)]
+    assert capsys.readouterr().err == line
 
 
 # The recipes that read a user's own data, and the others; `nearest_senses` is a command of its own.

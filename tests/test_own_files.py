@@ -2,13 +2,14 @@
 
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import datasets
 import pytest
 from own_files import QUESTIONS, TEXTS, WORDS, DataError, OwnData
-from task_data import label_names, load
+from task_data import TASKS, VARIABLE, label_names, load
 
 FILMS = [{"text": "A lovely film .", "label": "good"}, {"text": "NA", "label": "bad"}, {"text": "007", "label": "bad"}]
 NAMES = [
@@ -104,6 +105,59 @@ def test_questions_are_read(as_squad: bool) -> None:
     row = {"question": "When ?", "context": QUESTION["context"]} | answers if as_squad else QUESTION
     Path("q.jsonl").write_bytes(json_lines([row] * 3))
     assert load("q.jsonl", None, (QUESTIONS,), OwnData(test=Path("q.jsonl")))["test"][0] == QUESTION
+
+
+def write_labelled(name: str, counts: dict[str, int]) -> None:
+    rows = [{"text": f"{label} {number}", "label": label} for label, count in counts.items() for number in range(count)]
+    Path(name).write_bytes(json_lines(rows))
+
+
+@pytest.mark.parametrize(
+    ("counts", "validation", "test"),
+    [
+        ({"sea": 10, "house": 10}, {"sea": 1, "house": 1}, {"sea": 1, "house": 1}),
+        ({"a": 60, "b": 30, "c": 10}, {"a": 6, "b": 3, "c": 1}, {"a": 5, "b": 3, "c": 1}),
+    ],
+)
+def test_a_tenth_that_is_set_aside_has_the_labels_in_the_shares_of_the_whole(
+    counts: dict[str, int], validation: dict[str, int], test: dict[str, int]
+) -> None:
+    write_labelled("t.jsonl", counts)
+    data = load("t.jsonl")
+    names = label_names(data)
+    expected = {"validation": validation, "test": test}
+    for part, labels in expected.items():
+        assert Counter(names[label] for label in data[part]["label"]) == labels
+    texts = [text for part in data.values() for text in part["text"]]
+    assert len(set(texts)) == len(texts) == sum(counts.values())
+    assert load("t.jsonl")["train"]["text"][:] == data["train"]["text"][:]
+    drawn = [text.split()[1] for part in expected for text in data[part]["text"]]
+    assert len(set(drawn)) > 1  # not the first of each label
+
+
+def test_a_set_of_a_task_is_drawn_as_for_the_published_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = datasets.ClassLabel(names=["no", "yes"])
+    rows = {"text": [str(number) for number in range(40)], "label": [0] * 30 + [1] * 10}
+    features = datasets.Features({"text": datasets.Value("string"), "label": labels})
+    train = datasets.Dataset.from_dict(rows, features)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setitem(TASKS, "trec", (None, lambda: datasets.DatasetDict(train=train, test=train)))
+    assert load("trec")["validation"]["text"][:] == train.train_test_split(test_size=0.1, seed=0)["test"]["text"][:]
+
+
+def test_a_note_says_which_sets_that_were_set_aside_are_small(capsys: pytest.CaptureFixture[str]) -> None:
+    write_labelled("few.jsonl", {"sea": 10, "house": 10})
+    write_labelled("enough.jsonl", {"sea": 200, "house": 200})
+    load("few.jsonl")
+    sizes = "2 to test on and 2 to choose the epoch by"
+    note = f"Note: few rows were set aside: {sizes}; such a score says little: give `--test` and `--validation`.\n"
+    assert capsys.readouterr().err == note
+    load("few.jsonl", options=OwnData(test=Path("few.jsonl")))
+    note = "Note: few rows were set aside: 2 to choose the epoch by; such a score says little: give `--validation`.\n"
+    assert capsys.readouterr().err == note
+    load("few.jsonl", options=OwnData(test=Path("few.jsonl"), validation=Path("few.jsonl")))
+    load("enough.jsonl")
+    assert capsys.readouterr().err == ""
 
 
 # A file, what it holds, and words of the one line that says what is wrong.

@@ -2,6 +2,8 @@
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -12,7 +14,7 @@ from ..text.batches import BATCH_POSITIONS
 from ..text.installed import require_packages
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
 from .dry_run import show
-from .errors import check_usage, counted_sentences, refuse_alone, say
+from .errors import STOPPED, check_usage, counted_sentences, refuse_alone, say
 from .protein_notes import naming_header_options, note_names
 from .split_notes import look_at
 
@@ -156,12 +158,27 @@ def embed(
         look=look_at("the text", tokenizer),
     )
     selection = Selection(layers, dtype, chosen, allow_nan)
-    with naming_header_options():
+    with naming_header_options(), _says_what_is_kept(output):
         count = embed_documents(loaded, tokenizer, documents, output, selection, options)
     if processes.is_main_process:
         say(f"Wrote {counted_sentences(count)} to {output}.")
         _note_no_words(chosen, words)
         note_names(names)
+
+
+@contextmanager
+def _says_what_is_kept(output: str) -> Iterator[None]:
+    """Gives Ctrl-C the line that names the folder of the parts that are complete, if there is one."""
+    from elmo_hf.embedding.shards import folder_of_shards
+
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        folder = Path(folder_of_shards(output))
+        if not folder.exists():
+            raise
+        line = f"Stopped. {folder} is kept, with the parts that are complete; the same command goes on from there."
+        raise KeyboardInterrupt(line, STOPPED[1]) from stop
 
 
 def _workers_of_ray(device: str | None) -> Any:

@@ -236,8 +236,13 @@ def _plan_shards(
     job["split_into_words"] = documents.split_into_words
     job["format"] = options.shard_format if file is None else "chunk"
     job["shard_characters"] = characters
-    folder = Folder(output if file is None else f"{output}.partial")
+    folder = Folder(folder_of_shards(output))
     return Shards(folder, job, file), characters
+
+
+def folder_of_shards(output: str) -> str:
+    """Where the shards are until the run is complete: in the output, if it is a folder, or beside a file."""
+    return output if is_folder(output) else f"{output}.partial"
 
 
 class Span(NamedTuple):
@@ -502,7 +507,7 @@ def refuse_finished(file: Path) -> None:
 
 def _remove_joined(file: Path) -> None:
     """Removes the shards of a file that was joined from them by a process that was killed afterwards."""
-    folder = Path(f"{file}.partial")
+    folder = Path(folder_of_shards(str(file)))
     mark = folder / JOINED
     if file.exists() and mark.is_file() and mark.read_text(encoding="ascii", errors="replace") == _identity(file):
         with leftover(folder):

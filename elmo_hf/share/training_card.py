@@ -9,6 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from huggingface_hub import EvalResult
 from transformers import Trainer, TrainingArguments
 from transformers.modelcard import TrainingSummary
@@ -24,6 +25,12 @@ from .saved_card import CARD, write_card
 
 class ElmoTrainer(Trainer):
     """transformers' `Trainer` with the full model card, and with the mixes of layers in its logs."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Takes the arguments of `Trainer`, and remembers which parts of the training its user made."""
+        super().__init__(*args, **kwargs)
+        self._has_own_optimizer = self.optimizer is not None or self.optimizer_cls_and_kwargs is not None
+        self._has_own_schedule = self.lr_scheduler is not None
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """Adds a task model's scalar mixes that learn to each log of a training loss: true weights, and the scale.
@@ -83,7 +90,7 @@ class ElmoTrainer(Trainer):
         start = str(summary.finetuned_from or "")
         is_on_hub = MODEL_ON_HUB.fullmatch(start) and not Path(start).exists()
         scores = _scores(summary, task)
-        _make_readable(summary, self._settings())
+        _make_readable(summary, self._settings() | self._own_hyperparameters())
         summary.finetuned_from = start if start == TINY else Path(start).name
         content = CardContent(
             self.model.config,
@@ -112,6 +119,17 @@ class ElmoTrainer(Trainer):
         added = {field.name for field in fields(self.args)} - {field.name for field in fields(TrainingArguments)}
         return {name: getattr(self.args, name) for name in sorted(added)}
 
+    def _own_hyperparameters(self) -> dict[str, str]:
+        """The hyper-parameters that the arguments do not decide, because the trainer was given what they describe."""
+        own = {}
+        if self._has_own_optimizer and self.optimizer is not None:
+            own["learning_rate"] = _rates(self.optimizer, self.model)
+            own["optimizer"] = _optimizer_line(self.optimizer)
+        if self._has_own_schedule:
+            schedule = getattr(self.lr_scheduler, "scheduler", self.lr_scheduler)  # accelerate wraps it in training
+            own["lr_scheduler_type"] = type(schedule).__name__
+        return own
+
     def _use_scores_of_weights(self, summary: TrainingSummary) -> None:
         """Replaces the scores of a summary by those of the present weights, if nothing was evaluated since training.
 
@@ -136,6 +154,35 @@ def _make_readable(summary: TrainingSummary, settings: dict[str, Any]) -> None:
     summary.eval_results = _readable(summary.eval_results or {})
     summary.eval_lines = [_readable(row) for row in summary.eval_lines or ()]
     summary.dataset = ", ".join(as_list(summary.dataset))
+
+
+def _rates(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> str:
+    """The first learning rates of an optimizer: that of most numbers, then the others with their parameters' names."""
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    parameters: dict[float, list[torch.nn.Parameter]] = {}
+    for group in optimizer.param_groups:
+        rate = float(group.get("initial_lr", group["lr"]))  # a schedule changes `lr`
+        parameters.setdefault(rate, []).extend(group["params"])
+    main_rate = max(parameters, key=lambda rate: sum(parameter.numel() for parameter in parameters[rate]))
+    cells = [f"{main_rate:.5g}"]
+    for rate, members in parameters.items():
+        if rate != main_rate:
+            named = [names[parameter] for parameter in members if parameter in names]
+            cells.append(f"{rate:.5g} for {', '.join(named)}")
+    return "; ".join(cells)
+
+
+def _optimizer_line(optimizer: torch.optim.Optimizer) -> str:
+    """An optimizer's class and its numbers, such as `AdamW with betas=(0.9, 0.999)`; without the learning rates."""
+    optimizer = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it in training
+    settings = []
+    for name in optimizer.defaults:
+        values = list(dict.fromkeys(str(group[name]) for group in optimizer.param_groups))
+        is_number = isinstance(optimizer.defaults[name], (int, float, tuple))
+        is_switch = isinstance(optimizer.defaults[name], bool)
+        if is_number and not is_switch and name != "lr":
+            settings.append(f"{name}={' or '.join(values)}")
+    return f"{type(optimizer).__name__} with {', '.join(settings)}"
 
 
 def _readable(row: dict[str, Any]) -> dict[str, str]:

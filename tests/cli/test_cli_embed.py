@@ -22,6 +22,7 @@ from elmo_hf.embedding.shards import FORMATS
 from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vectors, write_word_vectors
 from elmo_hf.embedding.vector_files import WRITERS
 from elmo_hf.embedding.window_vectors import DTYPES, LAYERS, VIEWS, Selection
+from elmo_hf.model.layers_elmo import BiLM
 from elmo_hf.model.tokenization_elmo import WORD_SPLITTERS
 from elmo_hf.text.batches import BATCH_POSITIONS
 from tests.helpers.commands import assert_fails, output_of, run
@@ -43,6 +44,37 @@ def test_embed_writes_a_file_of_vectors(source: str, tiny_folder: Path) -> None:
     assert printed == "Wrote 4 sentences (1 of them blank) to v.h5.\n"
     model, tokenizer = ElmoModel.from_pretrained(tiny_folder), ElmoTokenizer.from_pretrained(tiny_folder)
     assert_all_close(read_vectors("v.h5"), embed_alone(model, tokenizer, SENTENCES, "all"))
+
+
+@pytest.mark.parametrize(("output", "folder"), [("v.h5", "v.h5.partial"), ("vectors/", "vectors")])
+def test_embed_that_is_stopped_names_the_folder_from_which_the_same_command_goes_on(
+    output: str, folder: str, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(BiLM, "forward", stop)
+        result = run("embed", tiny_folder, "text.txt", "-o", output)
+    assert result.exit_code == 130
+    kept = f"Stopped. {folder} is kept, with the parts that are complete; the same command goes on from there."
+    assert result.stderr.splitlines()[-1] == kept
+    assert Path(folder).is_dir()
+    assert output_of("embed", tiny_folder, "text.txt", "-o", output).startswith("Wrote 4 sentences")
+    assert Path(folder).exists() == (output == "vectors/")
+
+
+@pytest.mark.parametrize("output", ["v.h5", "vectors/"])
+def test_embed_that_is_stopped_before_it_writes_names_no_folder(
+    output: str, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("elmo_hf.embedding.shards.embed_documents", stop)
+    result = run("embed", tiny_folder, "text.txt", "-o", output)
+    assert result.stderr.splitlines()[-1].startswith("Stopped. Nothing incomplete is left;")
+    assert list(Path().iterdir()) == [Path("text.txt")]
 
 
 def refuses(check: Callable[[], object]) -> bool:

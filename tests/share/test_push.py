@@ -4,11 +4,13 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from huggingface_hub import HfApi, ModelCard
 from transformers import Trainer
 
@@ -327,6 +329,31 @@ def test_a_run_that_pushes_nothing_loads_its_folder_and_names_no_folder_as_its_b
     card = ModelCard.load(tmp_path / "run" / "README.md")
     assert "trained from [org/elmo-small](https://huggingface.co/org/elmo-small) with `elmo-hf`" in card.text
     assert card.data.base_model == "org/elmo-small"
+
+
+@pytest.mark.parametrize("has_schedule", [False, True])
+def test_a_card_has_the_rates_the_optimizer_and_the_schedule_that_a_trainer_was_given(
+    has_schedule: bool, tmp_path: Path
+) -> None:
+    model = make_task_model("crf")
+    (mix,) = model.scalar_mixes_of_all()
+    others = [parameter for parameter in model.parameters() if parameter is not mix.logits]
+    of_mix = {"params": [mix.logits], "lr": 0.25, "weight_decay": 0.5}
+    optimizer = torch.optim.AdamW([of_mix, {"params": others, "lr": 0.125}])
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5) if has_schedule else None
+    trainer_class = partial(ElmoTrainer, optimizers=(optimizer, schedule))
+    trainer = make_trainer(model, "crf", tmp_path / "run", trainer_class, max_steps=2, learning_rate=3.0)
+    rows = {
+        "learning_rate": "0.125; 0.25 for elmo.scalar_mixes.0.logits",
+        "optimizer": "AdamW with betas=(0.9, 0.999), eps=1e-08, weight_decay=0.5 or 0.01",
+        "lr_scheduler_type": "ExponentialLR" if has_schedule else "linear",
+    }
+    for _ in range(2):  # before training, and after the schedule has changed the rates
+        trainer.create_model_card()
+        card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+        for name, value in rows.items():
+            assert f"\n| {name} | {value} |\n" in card
+        trainer.train()
 
 
 @pytest.mark.parametrize(
