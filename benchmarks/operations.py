@@ -24,7 +24,13 @@ FEW_VECTORS = 64
 PRODUCTS = ("aten::mm", "aten::bmm", "aten::addmm", "aten::baddbmm", "mkldnn::_linear_pointwise")
 COPIES = ("aten::copy_", "aten::cat", "aten::index_select", "aten::index_copy_", "aten::fill_")
 OPTIMISER = ("aten::_fused_adagrad_", "aten::linalg_vector_norm", "Optimizer.zero_grad#Adagrad.zero_grad")
-KINDS = ("products, 64 vectors or more", "products, fewer vectors", "copies", "optimiser", "all other operations")
+KINDS = (
+    f"products, {FEW_VECTORS} vectors or more",
+    "products, fewer vectors",
+    "copies",
+    "optimiser",
+    "all other operations",
+)
 
 
 def main(
@@ -101,7 +107,7 @@ def kind_of(operation: Any) -> str:
     """The row of the table for an operation."""
     many, few, copies, optimiser, others = KINDS
     if operation.key in PRODUCTS:
-        sizes = [size for shape in operation.input_shapes if len(shape) > 1 for size in shape]
+        sizes = [size for shape in operation.input_shapes if len(shape) > 1 for size in shape[-2:]]
         return few if min(sizes) < FEW_VECTORS else many
     if operation.key in COPIES:
         return copies

@@ -286,7 +286,7 @@ def _export_notes(config: ElmoConfig, tensors: dict[str, np.ndarray], lacks_word
     elif reasons:
         notes.append(f"bilm-tf reads these files, AllenNLP does not, because {' and '.join(reasons)}.")
     if lacks_words:
-        notes.append("there is no `words.txt` in the folder, so no `vocab.txt` says which words the softmax predicts.")
+        notes.append("the tokenizer has no words of the softmax, so no `vocab.txt` says which words it predicts.")
     return notes
 
 

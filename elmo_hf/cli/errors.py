@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -102,7 +103,7 @@ def line_of(error: Exception, options: Sequence[str] = ()) -> str | None:
                 line += f" Give a smaller {option}."
         return line
     if isinstance(error, NotConvertedError):
-        return f"{one_line(error)} Or run `elmo-hf convert {error.source} NEW`, and give the folder NEW."
+        return f"{one_line(error)} Or run `elmo-hf convert {shlex.quote(error.source)} NEW`, and give the folder NEW."
     if isinstance(error, UnknownNameError):
         return f"{one_line(error)} `elmo-hf models` lists the short names."
     if isinstance(error, MENDABLE) and not isinstance(error, BrokenPipeError):

@@ -468,21 +468,22 @@ def _share_unknown(corpus: "Corpus", tokenizer: "ElmoTokenizer") -> float:
 
 
 def _explain_perplexities(corpus: "Corpus", tokenizer: "ElmoTokenizer", rows: int, by_document: bool) -> None:
-    """Prints how a text was read for the carried state, and what unknown words do to perplexities if many are."""
+    """Prints how a text was read for the carried state, and that perplexities count unknown words if many are."""
     say(_meaning_of_carried(min(rows, len(corpus)), by_document))
     share = _share_unknown(corpus, tokenizer)
     if share > MOST_UNKNOWN:
         num_unknown = round(share * corpus.num_words)
         say(
             f"{num_unknown:,} of {counted(corpus.num_words, 'word')} are not in the softmax's vocabulary. Each counts "
-            "as <UNK>, which is easy to predict, so the perplexities are lower than if the words were known."
+            "as <UNK>, whichever word it is, so the perplexities cannot be compared with those of a text whose words "
+            "are known."
         )
 
 
 def _refuse_empty(corpus: "Corpus", name: str) -> None:
     """Raises ValueError if a text has no sentences; `name` has the files of the text."""
     if len(corpus) == 0:
-        raise ValueError(f"{name} has no sentences; give a text with a sentence a line.")
+        raise ValueError(f"{name} has no sentences; give a file that has sentences.")
 
 
 def _say_perplexities(scores: dict[str, float]) -> None:

@@ -109,7 +109,10 @@ def _check_outputs(output: Path, plot: Path | None, vectors: Path | None) -> Non
     check_usage(output.suffix in (".csv", ".tsv"), f"--output writes a .csv or .tsv, found {output}.")
     if vectors is not None:
         check_usage(vectors.suffix in VECTOR_TABLES, f"--vectors writes a .csv, .tsv or .parquet, found {vectors}.")
-        check_usage(vectors != output, f"--vectors and --output both name {output}; give each a name of its own.")
+        check_usage(
+            vectors.resolve() != output.resolve(),
+            f"--vectors and --output both name {output}; give each a name of its own.",
+        )
         check_new_file(vectors)
     if plot is not None:
         check_usage(plot.suffix in PICTURES, f"--plot takes {', '.join(PICTURES)}, found {plot}.")

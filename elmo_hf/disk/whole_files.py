@@ -35,11 +35,11 @@ def new_file(path: Path, replaces: bool = True) -> Iterator[Path]:
 
     If another process is writing `path`, this process waits. An older file is replaced, so the last writer wins; or,
     with `replaces=False`, it stays, whoever wrote it and whenever. Errors are those of `only_writer`, `named_if_full`
-    and, with `replaces=False`, `refuse_existing`.
+    and, with `replaces=False`, `refuse_written_meanwhile`.
     """
     with only_writer(path, must_wait=True) as partial, named_if_full(path):
         if not replaces:
-            refuse_existing(path, is_folder=False)
+            refuse_written_meanwhile(path)
         yield partial
         move_into_place(partial, path)
 
@@ -87,6 +87,12 @@ def refuse_existing(path: Path, is_folder: bool = True) -> None:
     if path.exists() and not (is_folder and path.is_dir() and not any(path.iterdir())):
         remove_leftovers(path.resolve())
         raise FileExistsError(f"{path} exists already; remove it or choose another name. Nothing was written.")
+
+
+def refuse_written_meanwhile(path: Path) -> None:
+    """Raises FileExistsError if a file exists that did not when a command began; for the process that may write it."""
+    if path.exists():
+        raise FileExistsError(f"{path} was written by another process meanwhile; it stays as it is.")
 
 
 def remove_leftovers(path: Path) -> None:

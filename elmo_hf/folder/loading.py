@@ -172,7 +172,7 @@ def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTrai
             has_softmax = any(name.startswith("softmax.") for name in read_headers(folder))
     tokenizer = load_tokenizer(source, **hub) if has_softmax else None
     if tokenizer is None or tokenizer.num_word_classes is None:
-        missing = "words.txt for its softmax" if has_softmax else "softmax over words"
+        missing = "tokenizer with the words of its softmax" if has_softmax else "softmax over words"
         raise NoSoftmaxError(
             f"{source} has no {missing}, so it embeds text and cannot score it. The published models whose names end "
             "in -lm have both. Or convert its source again with the softmax and its vocabulary if they were published, "

@@ -62,7 +62,7 @@ def read_config(folder: Path, **fields: Any) -> tuple[ElmoConfig, dict[str, Any]
         ValueError: if there is no config.json, or a field is illegal; the message names file and field.
     """
     path = folder / "config.json"
-    if not path.exists():
+    if not path.is_file():
         held = ", ".join(sorted(file.name for file in folder.iterdir())[:3]) or "no file"
         raise ValueError(
             f"{folder} must hold a model with its config.json, found {held}; give a folder that `save_pretrained`, a "

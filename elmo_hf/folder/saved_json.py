@@ -20,11 +20,21 @@ def one_line(error: BaseException) -> str:
     """An error's text, printable, short and on one line; for a config that breaks a rule, only the rule."""
     if isinstance(error, StrictDataclassError) and error.__cause__ is not None:
         error = error.__cause__
-    words = str(error)
-    if isinstance(error, FileNotFoundError) and error.filename is not None:  # raised by the system
-        words = f"there is no file or folder {os.fsdecode(error.filename)}."
-    text = printable(" ".join(words.split()) or type(error).__name__)
+    text = str(error)
+    if isinstance(error, FileNotFoundError) and error.filename is not None:
+        text = _of_missing_file(error)
+    text = printable(" ".join(text.split()) or type(error).__name__)
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
+
+
+def _of_missing_file(error: FileNotFoundError) -> str:
+    """A sentence for the system's error about one path, of which the file or its folder is missing."""
+    if error.filename2 is not None:  # about two paths, and the system does not say which is missing
+        return str(error)
+    path = Path(os.fsdecode(error.filename))
+    if path.parent.is_dir():
+        return f"there is no file or folder {path}."
+    return f"there is no folder {path.parent}."
 
 
 @contextmanager

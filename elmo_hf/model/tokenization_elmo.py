@@ -1009,6 +1009,7 @@ class ElmoTokenizer(PreTrainedTokenizerFast):
         require(word_splitter in splitters, "word_splitter", f"one of {splitters}, or a function", word_splitter)
         is_length = isinstance(max_word_length, (int, np.integer)) and max_word_length >= LEAST_WORD_LENGTH
         require(is_length, "max_word_length", f"an integer of at least {LEAST_WORD_LENGTH}", max_word_length)
+        max_word_length = int(max_word_length)  # NumPy's integers cannot be saved
         needs_vocabulary = token_encoder == "word_embedding" or alphabet == "code_points"
         if needs_vocabulary and tokenizer_file is not None:
             vocabulary = _vocabulary_in(tokenizer_file)

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from ..disk.guarded_file import GuardedFile
-from ..disk.whole_files import check_new_file, move_into_place, refuse_existing, workplace
+from ..disk.whole_files import check_new_file, move_into_place, refuse_written_meanwhile, workplace
 from ..folder.loading import load_complete, open_folder
 from ..folder.saved_config import read_config
 from ..heads import HEADS
@@ -154,8 +154,8 @@ def export_model(
     if program is None:
         program = program_of(module)
     with workplace(destination) as folder:
-        for path in (destination, weights_file(destination)):  # another process may have written them meanwhile
-            refuse_existing(path, is_folder=False)
+        for path in (destination, weights_file(destination)):
+            refuse_written_meanwhile(path)
         written = folder / destination.name
         if destination.suffix == ".pt2":
             with GuardedFile(written) as file:

@@ -184,7 +184,7 @@ def _softmax(model: SavedModel) -> str:
     if not model.has_softmax:
         return "none"
     if model.num_known_words is None:
-        words = "words.txt is missing"
+        words = "the tokenizer has no words for it"
     elif model.num_known_words != model.num_softmax_words:
         words = f"words.txt has {model.num_known_words:,} words, so it is of another softmax"
     else:

@@ -8,6 +8,7 @@ pattern such as `*.png` would also send what lies in the folder by chance.
 the Hub has.
 """
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -100,10 +101,11 @@ def push_folder(
         contents = {name: folder / name for name in files} | {CARD: card.encode(), SUMS: sums.encode()}
         added = [CommitOperationAdd(name, content) for name, content in sorted(contents.items())]
         stale = [name for name in api.list_repo_files(repository) if is_of_model(name, READ) and name not in contents]
+        stale = [name for name in stale if not os.path.lexists(folder / name)]  # a link is not sent, but it is there
         removed = [CommitOperationDelete(name) for name in stale]
         commit = api.create_commit(repository, [*added, *removed], commit_message="Upload ELMo model")
     if stale:
-        note(f"{', '.join(stale)} of an earlier model, which {folder} does not have, were removed from {repository}.")
+        note(f"Removed from {repository}, because {folder} does not have it: {', '.join(stale)}.")
     language = model.card.data.to_dict().get("language")
     return commit, left_out, loading_line(repository, model.config, model.auto_class, commit.oid, language)
 
@@ -125,7 +127,7 @@ def sums_to_send(folder: Path, files: Iterable[str]) -> str:
     if changed:
         note(
             f"{', '.join(changed)} changed or went missing since {folder / SUMS} was written, and {folder} is sent as "
-            "it is now. If you did not edit it, write it again and push again."
+            "it is now. If you did not edit these files, save the model again, then push."
         )
     return sum_lines(digests)
 

@@ -1,8 +1,10 @@
 """Benchmarks that need neither AllenNLP nor a GPU run on a tiny model, and compare the values of all contestants."""
 
 import gzip
+import importlib
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -49,3 +51,21 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def test_a_benchmark_prints_its_rows(name: str, printed: dict[str, str]) -> None:
     text = re.sub(r"^\|.*\n\|[-|:]+\|$", "", printed[name], flags=re.MULTILINE)  # heads of tables
     assert len(re.findall(r"^\| .*\|$", text, re.MULTILINE)) == RUNS[name][1], printed[name]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "kind"),
+    [
+        ([[466, 512], [512, 512]], "products, 64 vectors or more"),
+        ([[1, 466, 512], [1, 512, 512]], "products, 64 vectors or more"),
+        ([[63, 512], [512, 512]], "products, fewer vectors"),
+        ([[2, 8, 512], [2, 512, 512]], "products, fewer vectors"),
+    ],
+)
+def test_a_product_is_counted_by_its_vectors(
+    shapes: list[list[int]], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    operations = importlib.import_module("operations")
+    key = "aten::mm" if len(shapes[0]) == 2 else "aten::bmm"
+    assert operations.kind_of(SimpleNamespace(key=key, input_shapes=shapes)) == kind

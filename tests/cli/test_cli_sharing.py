@@ -154,7 +154,7 @@ def test_score_says_how_to_get_a_softmax_and_its_words(tiny_folder: Path, tmp_pa
     assert_fails(run("score", tiny_folder, tmp_path / "text.txt"), 1, command)
     tiny_model(ElmoForPreTraining).save_pretrained(tmp_path / "model")
     ElmoTokenizer().save_pretrained(tmp_path / "model")
-    lacking = f"{tmp_path / 'model'} has no words.txt for its softmax"
+    lacking = f"{tmp_path / 'model'} has no tokenizer with the words of its softmax"
     assert_fails(run("score", tmp_path / "model", tmp_path / "text.txt"), 1, lacking)
 
 

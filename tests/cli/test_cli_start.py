@@ -67,6 +67,7 @@ USAGE = {
     "usages tiny file.txt --word text -o v.txt": "--output writes a .csv or .tsv, found v.txt.",
     "usages tiny file.txt --word text -o v.csv --vectors v.npz": ".csv, .tsv or .parquet, found v.npz",
     "usages tiny file.txt --word text -o v.csv --vectors v.csv": "--vectors and --output both name v.csv; give each",
+    "usages tiny file.txt --word text -o v.csv --vectors files/../v.csv": "--vectors and --output both name v.csv;",
     "usages tiny file.txt --word text -o v.csv --plot v.txt": "--plot takes .png, .pdf, .svg, found v.txt.",
     "vocab file.txt -o words --size 3": "'--size'",
     "pretrain file.txt -o lm": "give --vocabulary (and --config) for a new model, or --model to adapt one.",

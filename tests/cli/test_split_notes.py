@@ -117,13 +117,13 @@ def test_a_command_notes_what_may_be_split_wrong(
     assert "Note:" not in result.stdout
 
 
-def test_score_says_what_many_unknown_words_do_to_the_perplexities(
+def test_score_says_that_perplexities_count_unknown_words_if_many_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("german.txt").write_text(FILES["german.txt"], encoding="utf-8")
     Path("english.txt").write_text("The old man went to the river .\n")
-    said = "are not in the softmax's vocabulary. Each counts as <UNK>, which is easy to predict, so"
+    said = "are not in the softmax's vocabulary. Each counts as <UNK>, whichever word it is, so the perplexities cannot"
     assert f"\n12 of 16 words {said}" in output_of("score", "tiny", "german.txt")
     assert said not in output_of("score", "tiny", "english.txt")
 

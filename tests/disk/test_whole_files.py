@@ -109,7 +109,7 @@ def test_a_new_file_waits_for_another_writer(tmp_path: Path) -> None:
 
 def test_a_file_that_another_process_wrote_meanwhile_is_kept(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("first")
-    with pytest.raises(FileExistsError, match="out exists already"), new_file(tmp_path / "out", replaces=False):
+    with pytest.raises(FileExistsError, match="out was written by another"), new_file(tmp_path / "out", replaces=False):
         pass
     assert names(tmp_path) == ["out"]
     assert (tmp_path / "out").read_text() == "first"

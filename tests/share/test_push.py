@@ -88,6 +88,16 @@ def test_a_push_removes_what_the_repository_has_of_an_earlier_model_and_leaves_o
     assert all(name in message for name in stale)
 
 
+def test_a_push_leaves_what_the_folder_has_as_a_link(
+    online: LoopbackHub, copied: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    online.add("org/elmo", {"vocab.txt": b"a\n"})
+    (copied / "vocab.txt").symlink_to("tokenizer.json")
+    output_of("push", copied, "org/elmo")
+    assert online.files("org/elmo")["vocab.txt"] == b"a\n"
+    assert not any("Removed" in record.getMessage() for record in caplog.records)
+
+
 def test_weights_beside_those_of_the_model_are_not_sent(online: LoopbackHub, copied: Path, tmp_path: Path) -> None:
     model = ElmoModel.from_pretrained(copied)
     (copied / "model.safetensors").rename(copied / "old.safetensors")

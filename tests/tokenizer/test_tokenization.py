@@ -1,6 +1,7 @@
 """`ElmoTokenizer`: the call."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -213,6 +214,11 @@ def test_offsets_of_words_given_are_counted_in_the_word(tokenizer: ElmoTokenizer
     encoded = tokenizer(["ab", "", "c d"], is_split_into_words=True, return_offsets_mapping=True)
     assert encoded["offset_mapping"] == [(0, 0), (0, 2), (0, 0), (0, 3), (0, 0)]
     assert encoded.word_to_tokens(2) == (3, 4)
+
+
+def test_a_length_of_words_from_numpy_is_saved(tmp_path: Path) -> None:
+    ElmoTokenizer(max_word_length=np.int64(C)).save_pretrained(tmp_path)
+    assert ElmoTokenizer.from_pretrained(tmp_path).max_word_length == C
 
 
 def test_a_generators_words_are_those_of_its_list(tokenizer: ElmoTokenizer) -> None:
