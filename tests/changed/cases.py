@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from elmo_hf.disk.checksums import SUMS
 from tests.faults.runs import Outcome, at_change, die
@@ -305,14 +306,22 @@ def fault_of_result(workshop: Workshop, thing: Thing, name: str, folder: Path, c
             return f"ended well, but is refused in a new folder: {fresh.output[-1500:]}"
     new = [*change.touched]
     if thing.holds_others:
-        before = workshop.undisturbed(name)
-        new += [folder / path.relative_to(before) for path in (before / thing.result).iterdir()]
+        new += entries_in(workshop.undisturbed(name), thing, folder)
+        if change.name.startswith("argument"):  # it gives the result, and what a killed process leaves, another name
+            new += entries_in(workshop.root / f"{folder.name}, before", thing, folder)
     fault = difference(thing, folder, expected, new)
     if not fault and change.surroundings.command == thing.command.split():
         fault = thing.measure(outcome.output, folder)
     if not fault and thing.command.startswith("pretrain"):
         fault = fault_of_perplexities(change.surroundings.command, folder, outcome.output)
     return fault
+
+
+def entries_in(other: Path, thing: Thing, folder: Path) -> list[Path]:
+    """The places in a case of what the result of another case holds."""
+    if not (other / thing.result).is_dir():
+        return []
+    return [folder / path.relative_to(other) for path in (other / thing.result).iterdir()]
 
 
 def difference(thing: Thing, folder: Path, expected: Path, new_paths: list[Path]) -> str:
@@ -324,7 +333,12 @@ def difference(thing: Thing, folder: Path, expected: Path, new_paths: list[Path]
     for name in sorted(there.keys() - wanted.keys()):
         if not any(name == path or name.startswith(f"{path}/") for path in new):
             return f"{name} is left over"
+    result = Path(thing.result).relative_to("work")
+    # The command may leave as it is what the case changed outside the result, if it did not need it.
+    not_needed = [path for path in new if thing.reads and not Path(path).is_relative_to(result)]
     for name, data in wanted.items():
+        if any(name == path or name.startswith(f"{path}/") for path in not_needed):
+            continue
         if name not in there:
             return f"{name} is missing"
         if there[name] != data:
@@ -341,10 +355,19 @@ def comparable(work: Path) -> dict[str, bytes]:
             continue
         if inner.startswith(("runs/", "checkpoint-")) or inner in ("curve.png", "training_args.bin"):
             continue
+        if inner.endswith("README.md"):
+            data = without_place(data, work.parent)
         if inner == "log.json":
             data = json.dumps([without_times(entry) for entry in json.loads(data)]).encode()
         files[name] = data
     return files
+
+
+def without_place(card: bytes, folder: Path) -> bytes:
+    """A card without the folder of its case, in which a kept model and its checkpoint are."""
+    for place in (quote(str(folder)), str(folder)):
+        card = card.replace(place.encode(), b"FOLDER")
+    return card
 
 
 def without_times(entry: dict[str, Any]) -> dict[str, Any]:

@@ -161,6 +161,9 @@ def measure_commit(printed: str, folder: Path) -> str:
     said = re.search(r"commit (\w+)\.", printed)
     if said is None or said[1] != stored["commit"]:
         return f"printed {said}, the Hub has {stored['commit']}"
+    local_card = folder / "in" / "model" / "README.md"
+    if local_card.exists() and "from_pretrained(" not in local_card.read_text(encoding="utf-8", errors="replace"):
+        return ""  # a card without code, as after a change, names no model
     card = base64.b64decode(stored["files"]["README.md"]).decode()
     return "" if '"org/out"' in card else "the card does not name the repository"
 
