@@ -998,7 +998,8 @@ def extract_answers(
             nulls = []
         elif not nulls:
             raise ValueError(
-                f"`null_threshold` needs a logit for no answer at the first `<S>`, found none in row {len(answers)}. "
+                "`null_threshold` needs a logit for no answer at a row's first boundary, found none in row "
+                f"{len(answers)}. "
                 "The package's `ElmoForQuestionAnswering` gives one; without a threshold every question has an answer."
             )
         if not words:
