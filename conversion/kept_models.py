@@ -25,7 +25,7 @@ from .published import (
     Published,
     absolute,
     find_download,
-    reachable,
+    refuse_unreachable,
     unknown_name,
 )
 from .refusals import ConversionError
@@ -141,7 +141,7 @@ class KeptModels:
         download = find_download(name, options)
         if not download.has_files:
             for urls in download.urls.values():
-                reachable(urls, advice)
+                refuse_unreachable(urls, advice)
             options = replace(options, folder=work / "files")
             tqdm.write(self._announcement(name), sys.stderr)
         settings = FolderSettings(check=True, loaded_folder=(self.folder / name).as_posix())

@@ -428,11 +428,12 @@ def fetch(urls: Sequence[str], path: Path, advice: str = "", seconds: float = MO
         seconds: how long a server may be silent.
 
     Raises:
-        ConversionError: if the download fails or breaks off; nothing is kept then; or as in `reachable`.
+        ConversionError: if the download fails or breaks off; nothing is kept then; or as in `refuse_unreachable`.
     """
     if path.exists():
         return path
-    urls = reachable(urls, advice)
+    refuse_unreachable(urls, advice)
+    urls = reachable(urls)
     path.parent.mkdir(parents=True, exist_ok=True)
     for number, url in enumerate(urls, start=1):
         try:
@@ -445,21 +446,20 @@ def fetch(urls: Sequence[str], path: Path, advice: str = "", seconds: float = MO
     return path
 
 
-def reachable(urls: Sequence[str], advice: str = "") -> Sequence[str]:
-    """The addresses of one file that may be asked: all, or if `HF_HUB_OFFLINE` is set those of this machine.
-
-    Raises:
-        ConversionError: if there are none; it ends with `advice`.
-    """
+def reachable(urls: Sequence[str]) -> Sequence[str]:
+    """The addresses of one file that may be asked: all, or if `HF_HUB_OFFLINE` is set those of this machine."""
     if not constants.HF_HUB_OFFLINE:
         return urls
-    of_this_machine = [url for url in urls if urlsplit(url).hostname in THIS_MACHINE]
-    if not of_this_machine:
+    return [url for url in urls if urlsplit(url).hostname in THIS_MACHINE]
+
+
+def refuse_unreachable(urls: Sequence[str], advice: str = "") -> None:
+    """Raises ConversionError, which ends with `advice`, if none of a file's addresses may be asked."""
+    if not reachable(urls):
         raise ConversionError(
             f"HF_HUB_OFFLINE is set, so {urls[0]} is not downloaded; unset it where there is a network. "
             f"{advice}".rstrip()
         )
-    return of_this_machine
 
 
 def _download(url: str, path: Path, seconds: float) -> None:

@@ -104,7 +104,10 @@ def _without_outer_folders(folder: Path) -> Path:
 
 
 class _DirectoryReader(io.BufferedReader):
-    """A zip file of which only the list of its entries is read, and that only if it is not too large."""
+    """A zip file that refuses to read more than `MAX_DIRECTORY` bytes at once.
+
+    zipfile reads the list of a file's entries in one piece.
+    """
 
     def __init__(self, path: Path) -> None:
         super().__init__(io.FileIO(path))
@@ -113,8 +116,8 @@ class _DirectoryReader(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size > MAX_DIRECTORY:
             raise ConversionError(
-                f"{self.path} must have a list of its files of at most {MAX_DIRECTORY:,} bytes, but its own has "
-                f"{size:,}; unpack it yourself, and convert the folder of the model."
+                f"the list of files in {self.path} has {size:,} bytes, more than the {MAX_DIRECTORY:,} that are read; "
+                "unpack it yourself, and convert the folder of the model."
             )
         return super().read(size)
 

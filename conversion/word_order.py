@@ -6,9 +6,8 @@ words:
 
     R = perplexity of the words of each sentence in alphabetical order / perplexity of the sentences
 
-The two trained models at hand have R = 15 (a perplexity of 386 on its own kind of text) and R = 148. With random
-weights R is 1, and with layers, gates or directions exchanged it is about 1 or less (the table of docs/convert.md). A
-perplexity above the number of words in the softmax is worse than a guess, whatever R is.
+The table of docs/convert.md has R of two trained models, which are read as they were trained and in wrong ways. With
+random weights R is 1. A perplexity above the number of words in the softmax is worse than a guess, whatever R is.
 
 The sentences are English, so a model is asked only if its vocabulary is that of English text: words in the order of
 their frequency, or of their first occurrence, begin with such as `the`, and hardly a word of the sentences is missing.
@@ -43,7 +42,7 @@ ENGLISH_SENTENCES = tuple(
 )
 FIRST_ENGLISH_WORDS = frozenset({"the", "of", "and"})
 NUM_FIRST_WORDS = 50  # of a vocabulary of English text, among which those are
-MOST_UNKNOWN = 0.1  # share of the sentences' words
+MOST_MISSING_WORDS = 0.1  # share of the sentences' words
 LEAST_RATIO = 6.0  # R of a model that is read as it was trained
 
 
@@ -72,7 +71,7 @@ def is_of_english(vocabulary: Sequence[str]) -> bool:
         return False
     words = [word for sentence in ENGLISH_SENTENCES for word in sentence]
     unknown = set(words) - set(vocabulary)
-    return sum(word in unknown for word in words) <= MOST_UNKNOWN * len(words)
+    return sum(word in unknown for word in words) <= MOST_MISSING_WORDS * len(words)
 
 
 def compare_word_orders(model: ElmoForPreTraining, tokenizer: ElmoTokenizer) -> str | None:

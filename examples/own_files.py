@@ -72,13 +72,18 @@ class OwnData:
 
     def settings(self) -> dict[str, Any]:
         """What decides which rows are read from files, for `check_settings`."""
-        return {
+        settings: dict[str, Any] = {
             "column": self.columns,
-            "validation": self.validation and str(self.validation),
-            "test": self.test and str(self.test),
+            "validation": None,
+            "test": None,
             "input_format": self.input_format,
             "encoding": self.encoding,
         }
+        if self.validation is not None:
+            settings["validation"] = str(self.validation)
+        if self.test is not None:
+            settings["test"] = str(self.test)
+        return settings
 
 
 def read_own(path: Path, kinds: tuple[tuple[str, ...], ...], options: OwnData) -> DatasetDict:

@@ -32,6 +32,7 @@ PRINTED = """
 NEIGHBOURS = ("sklearn", "spacy", "sentence_transformers", "keybert", "peft", "pandas", "minicons", "keras")
 # What only a clone, or a folder of a model, has; a page that names none of it runs in an empty folder.
 OF_A_CLONE = re.compile(r"\b(examples|tests|elmo-(original|small|en)|glove\.txt|options\.json)\b")
+SCORES = "seed  commonest sense"  # the first words of the tutorial's table of scores
 DECIMAL = re.compile(r"\d+\.\d+")
 PAGES = sorted(path.stem for path in (ROOT / "docs").glob("*.md"))
 
@@ -167,8 +168,8 @@ def num_decimals(number: str) -> int:
     return len(number.partition(".")[2])
 
 
-def assert_shown(printed: str, expected: str) -> None:
-    """The texts are equal, but the last digit of a decimal may differ by one.
+def assert_shown(printed: str, expected: str, last_digits: int = 1) -> None:
+    """The texts are equal, but a decimal may differ by so many of its last digit.
 
     A processor that adds in another order may give a number on the other side of a half.
     """
@@ -177,8 +178,8 @@ def assert_shown(printed: str, expected: str) -> None:
     )
     assert printed_text == expected_text
     for found, wanted in zip(DECIMAL.findall(printed), DECIMAL.findall(expected), strict=True):
-        one = Decimal(1).scaleb(-num_decimals(wanted))
-        assert abs(Decimal(found) - Decimal(wanted)) <= one, (found, wanted)
+        most = Decimal(last_digits).scaleb(-num_decimals(wanted))
+        assert abs(Decimal(found) - Decimal(wanted)) <= most, (found, wanted)
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -280,7 +281,13 @@ def test_the_tutorial_runs_against_a_hub_and_prints_what_it_shows(hub: LoopbackH
     text = read("tutorial").replace("my-org/", "org/")
     output = run_online(program(text), hub, place / "home")
     output = re.sub(r"^\s*\{'train_runtime.*\n|^This line loads it.*\n.*\n", "", output, flags=re.MULTILINE)
-    assert_shown(output, shown(text))
+    before, heading, scores = output.partition(SCORES)
+    shown_before, _, shown_scores = shown(text).partition(SCORES)
+    assert heading == SCORES
+    assert_shown(before, shown_before)
+    # A score is a share of 44 usages. On another processor, two of them that are about as near to two senses may change
+    # sides, which is 0.05.
+    assert_shown(scores, shown_scores, last_digits=5)
     assert "model.safetensors" in hub.files("org/sea-or-house")
 
 

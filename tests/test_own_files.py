@@ -160,6 +160,23 @@ def test_a_note_says_which_sets_that_were_set_aside_are_small(capsys: pytest.Cap
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"columns": ["text=review"]},
+        {"validation": Path("v.csv")},
+        {"test": Path("t.csv")},
+        {"input_format": "csv"},
+        {"encoding": "latin-1"},
+    ],
+    ids=lambda option: next(iter(option)),
+)
+def test_settings_that_are_recorded_tell_every_option_apart_and_are_json(option: dict[str, Any]) -> None:
+    settings = OwnData(**option).settings()
+    assert settings != OwnData().settings()
+    assert json.loads(json.dumps(settings)) == settings
+
+
 # A file, what it holds, and words of the one line that says what is wrong.
 WRONG: list[tuple[str, bytes | None, tuple[str, ...]]] = [
     ("a.csv", b"", ("a.csv is empty",)),

@@ -1,15 +1,16 @@
 """AllenNLP's `ElmoLstm`: all layers of both directions, with the state of each batch row kept between calls.
 
-    z_t = W x_t + U h_{t-1} + b              `input_linearity`, and `state_linearity` with its bias; i, f, g, o
-    c_t = clip(sigmoid(f) . c_{t-1} + sigmoid(i) . tanh(g), +-memory_cell_clip_value)
-    h_t = clip(V (sigmoid(o) . tanh(c_t)), +-state_projection_clip_value)       V is `state_projection`
+    z_t = W x_t + U h_{t-1} + b              `input_linearity`, and `state_linearity` with its bias
+    c_t = clip(sigmoid(z_f) . c_{t-1} + sigmoid(z_i) . tanh(z_g), +-memory_cell_clip_value)
+    h_t = clip(V (sigmoid(z_o) . tanh(c_t)), +-state_projection_clip_value)     V is `state_projection`
     y_t = h_t + x_t in all layers but the first
 
 `forward_layer_k` and `backward_layer_k` are the two directions of layer k. b includes the forget bias. A layer with the
 parts that it was made with gives their tensors to the fast scans of `ElmoModel`. With hooks, with wrapped or replaced
 parts, with dropout, or with an input that is not P wide, each direction is called as in AllenNLP.
 
-Glossary: B batch, T words, P `hidden_size`, H `cell_size`, L layers; input i, forget f, candidate g, output o.
+Glossary: B batch, T words, P `hidden_size`, H `cell_size`, L layers; the parts of z, in this order: z_i of the
+input gate, z_f of the forget gate, z_g of the candidate, z_o of the output gate.
 
 Deliberate differences: there is no sorting, so a row may have gaps between words; a row without words keeps its state.
 """

@@ -142,16 +142,16 @@ def pretrain(
     check_usage(model is None or alphabet is None, "--alphabet is for a new model; MODEL keeps its own.")
     check_usage(epochs > 0, "--epochs must be above 0.")
     check_usage(samples is None or softmax != "full", "--samples is for a sampled softmax.")
-    _check_vocabulary_and_packages(vocabulary)
+    _refuse_missing_vocabulary(vocabulary)
+    require_packages("train", "accelerate", "matplotlib", "tensorboard")
     import torch
     from transformers import set_seed
 
     from elmo_hf.folder.loading import load_for_pretraining, scoring_splitter
     from elmo_hf.folder.saved_json import read_json
+    from elmo_hf.training import run
     from elmo_hf.training.corpora import read_sources
     from elmo_hf.training.record import Start
-    from elmo_hf.training.run import new_language_model
-    from elmo_hf.training.run import pretrain as run
     from elmo_hf.training.trainer import PretrainingArguments
 
     settings = {} if config is None else read_json(config)
@@ -191,7 +191,7 @@ def pretrain(
         lm, tokenizer = load_for_pretraining(model, vocabulary, words, **fields)
     else:
         assert vocabulary is not None
-        lm, tokenizer = new_language_model(vocabulary, words or "whitespace", **fields)
+        lm, tokenizer = run.new_language_model(vocabulary, words or "whitespace", **fields)
     splitter = scoring_splitter(lm.config, tokenizer)
     has_bar = args.process_index == 0
     read = partial(read_sources, encoding=encoding, column=column, input_format=input_format)
@@ -200,7 +200,7 @@ def pretrain(
         scored = _read_corpus("held-out text", held_out, read, tokenizer, splitter, has_bar)
     train = _read_corpus("training text", corpora, read, tokenizer, splitter, has_bar)
     start = None if model is None else Start(model, has_new_softmax=vocabulary is not None)
-    trainer = run(lm, tokenizer, train, scored, args, started_from=start)
+    trainer = run.pretrain(lm, tokenizer, train, scored, args, started_from=start)
     if trainer.is_world_process_zero():
         _say_perplexities(trainer.scores_of_weights)
         say(f"Wrote {output}.")
@@ -409,11 +409,10 @@ def _read_rows(
     return _Input(rows.sentences, rows.texts, counted(len(rows.sentences), "sentence"), rows)
 
 
-def _check_vocabulary_and_packages(vocabulary: Path | None) -> None:
-    """Raises ValueError if a vocabulary is given that does not exist, and ImportError if `train` is not installed."""
+def _refuse_missing_vocabulary(vocabulary: Path | None) -> None:
+    """Raises ValueError if a vocabulary is named that does not exist."""
     if vocabulary is not None and not vocabulary.exists():
         raise ValueError(f"there is no file {vocabulary}; `elmo-hf vocab CORPUS -o {vocabulary}` writes one.")
-    require_packages("train", "accelerate", "matplotlib", "tensorboard")
 
 
 def _read_corpus(

@@ -159,10 +159,17 @@ def _compare_entries(
             comparison.faults.append(f"{name} is missing")
             continue
         entry = Entry.read(folder.read([name])[0])
-        size = sizes.get(shard)
-        is_of_shard = entry is not None and entry.checksum == checksum and size in (None, entry.size)
+        is_of_shard = _is_entry_of(entry, checksum, sizes.get(shard))
         if not is_of_shard:
             comparison.faults.append(f"{name} is not the entry of {shard}")
+
+
+def _is_entry_of(entry: Entry | None, checksum: str, size: int | None) -> bool:
+    """Whether an entry is that of a shard; `size` is None if the shard is missing, which is a fault of its own."""
+    if entry is None or entry.checksum != checksum:
+        return False
+    is_missing = size is None
+    return is_missing or entry.size == size
 
 
 def _is_read(name: str, suffixes: set[str]) -> bool:

@@ -348,7 +348,7 @@ class ElmoConfig(PreTrainedConfig):
         else:
             require(num_words == 0, "num_input_words", "0 where `token_encoder` is 'word_embedding'", num_words)
         for name in ("bos_token_id", "eos_token_id"):
-            legal = "an id: only a config that is made with the alphabet 'bytes' replaces None"
+            legal = "an integer; None is filled in only when a config with the alphabet 'bytes' is made"
             require(getattr(self, name) is not None, name, legal, None)
 
     def validate_tasks(self) -> None:

@@ -462,22 +462,31 @@ class ElmoTaskModel(ElmoPreTrainedModel):
         return [mask & (text == number) for number in range(1, self.num_texts + 1)]
 
     def _refuse_wrong_texts(self, num_begins: Tensor) -> None:
-        """Raises ValueError unless each row has `num_texts` texts; `num_begins` `(B,)` are the `<S>` of each row."""
+        """Raises ValueError unless each row has `num_texts` texts; `num_begins` `(B,)` counts their beginnings."""
         if self.num_texts == 1:
             expected = "one text"
-            advice = self.advice_on_pairs
             is_wrong = num_begins > 1  # without boundaries a row is one text
         else:
             expected = "a pair of texts, `tokenizer(text, text_pair)`"
-            advice = ""
             is_wrong = num_begins != self.num_texts
         wrong_rows = is_wrong.nonzero().flatten().tolist()
         if wrong_rows:
             row = wrong_rows[0]
+            count = int(num_begins[row])
+            begin = "<bos>" if self.config.alphabet == "code_points" else "<S>"
             raise ValueError(
-                f"each row of `input_ids` must hold {expected}, found {num_begins[row]} `<S>` in row {row}.{advice} "
-                "A word `<S>` in a text is a boundary too; spell it otherwise."
+                f"each row of `input_ids` must hold {expected}, found {count} `{begin}` in row {row}."
+                f"{self._advice_on_begins(count, begin)}"
             )
+
+    def _advice_on_begins(self, count: int, begin: str) -> str:
+        """What to do about a row in which the boundary `begin` occurs `count` times, not once for each text."""
+        if count < self.num_texts:
+            return ""
+        advice = f" A word `{begin}` in a text is a boundary too; spell it differently."
+        if self.num_texts == 1:
+            advice += self.advice_on_pairs
+        return advice
 
 
 # ---- The linear-chain CRF --------------------------------------------------------------------------------------------
@@ -989,7 +998,8 @@ def extract_answers(
             nulls = []
         elif not nulls:
             raise ValueError(
-                f"`null_threshold` needs a logit for no answer at the first `<S>`, found none in row {len(answers)}. "
+                "`null_threshold` needs a logit for no answer at a row's first boundary, found none in row "
+                f"{len(answers)}. "
                 "The package's `ElmoForQuestionAnswering` gives one; without a threshold every question has an answer."
             )
         if not words:

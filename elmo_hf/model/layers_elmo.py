@@ -7,9 +7,15 @@
 The equations and the glossary of a part are at the head of its section. From top to bottom: checks of inputs, pooling,
 mixes, token encoders, the LSTMP of one direction, the biLM.
 
-Until you read `scan_elmo.py`: `apply(m, x)` is `m(x)`, `scan_words` is a loop over words, `scan_layer` is
-`LSTMP.forward` of each direction, `BatchLayout` is the mask and the resets of a batch, `Limits` are the limits of both
-clips, and of `current_kernels()`, `weight_of(linear)` is `linear.weight` and `supports(weight)` is True.
+Until you read `scan_elmo.py`, take its names for this:
+
+- `apply(m, x)` is `m(x)`;
+- `scan_words` is a loop over words;
+- `scan_layer` is `LSTMP.forward` of each direction;
+- `BatchLayout` is the mask and the resets of a batch;
+- `Limits` are the limits of both clips;
+- `current_kernels().weight_of(linear)` is `linear.weight`;
+- `current_kernels().supports(weight)` is True.
 """
 
 import math
@@ -518,15 +524,15 @@ def _lengths(ids: Tensor) -> Tensor:
 #
 # One direction of one biLM layer: an LSTM whose output is projected and clipped (LSTMP; Sak et al. 2014).
 #
-#     z_t = W_x x_t + b + W_h h_{t-1}                                split into i, f, g, o
-#     c_t = clip(sigmoid(f + forget_bias) . c_{t-1} + sigmoid(i) . tanh(g), +-cell_clip)
-#     h_t = clip(W_p (sigmoid(o) . tanh(c_t)), +-projection_clip)    recurrent state and output
-#           or, if there is no W_p, sigmoid(o) . tanh(c_t), without a clip
+#     z_t = W_x x_t + b + W_h h_{t-1}                                split into z_i, z_f, z_g, z_o
+#     c_t = clip(sigmoid(z_f + forget_bias) . c_{t-1} + sigmoid(z_i) . tanh(z_g), +-cell_clip)
+#     h_t = clip(W_p (sigmoid(z_o) . tanh(c_t)), +-projection_clip)  recurrent state and output
+#           or, if there is no W_p, sigmoid(z_o) . tanh(c_t), without a clip
 #
 # This scan, word by word, is the reference for the fast scans in `scan_elmo.py`.
 #
-# Glossary: B batch, T words, P projection, H cell. Gate order in every tensor: input i, forget f, candidate g, output
-# o.
+# Glossary: B batch, T words, P projection, H cell. The order of gates in every tensor, and of the parts of z before
+# their activation: input i, forget f, candidate g, output o.
 #
 # Deliberate differences from bilm-tf and AllenNLP: the state is a value passed in and returned, never an attribute;
 # the mask acts at each step: where it is False, the state does not change and the output is zero. So padding may be

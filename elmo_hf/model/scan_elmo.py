@@ -11,7 +11,7 @@ model of the original's size one direction runs after the other.
     c_t = clip(a_t),  a_t = f_t c_{t-1} + i_t g_t        i, f, o = sigmoid, g = tanh of z's four parts
     h_t = clip(p_t),  p_t = W_p m_t,  m_t = o_t tanh(c_t)        or h_t = p_t = m_t, without a clip, if there is no W_p
 
-Here i, f, g, o are the gates after their activation; in `layers_elmo.py` they are the four parts of z.
+Here i, f, g, o are the gates after their activation. In `layers_elmo.py` z_i, z_f, z_g, z_o are the parts of z.
 
 Backward, with e_t the gradient of the output at t and 1[.] a clip's gradient (1 inside and at the limits, else 0):
 

@@ -193,7 +193,7 @@ ARCHIVES |= {
         "10,000 files and folders",
     ),
     "zip of folders": (packed({f"{n}/": b"" for n in range(10_001)}, {}, write_zip), "10,000 files and folders"),
-    "zip with a long list": (with_long_comments, "model.zip must have a list of its files of at most 8,388,608 bytes"),
+    "zip with a long list": (with_long_comments, "model.zip has 8,52", "more than the 8,388,608 that are read"),
     "tar of zeros": (packed({"more": ZEROS}), "model.tar.gz", UNPACKED),
     "zip of zeros": (packed({"more": ZEROS}, NLPL, write_zip), "model.zip", UNPACKED),
     "checksum": (checksum, "model.tar.gz"),

@@ -101,6 +101,14 @@ def test_a_field_that_is_set_to_none_after_making_a_config_is_named_with_none(na
     assert "code_points" not in str(error.value), "the config's alphabet is bytes"
 
 
+def test_a_config_of_code_points_without_ids_of_boundaries_says_which_configs_fill_them_in() -> None:
+    filled_in = (
+        "`bos_token_id` must be an integer; None is filled in only when a config with the alphabet 'bytes' is made"
+    )
+    with pytest.raises(StrictDataclassError, match=f"{filled_in}, found None"):
+        ElmoConfig(alphabet="code_points")
+
+
 def test_word_input_has_no_character_projection_to_refuse() -> None:
     assert ElmoConfig(**WORDS, char_projection=False).char_projection is False
 

@@ -14,6 +14,11 @@ from tests.helpers.task_models import make_batch, make_task_model
 SPECIAL = ["<S>", "</S>", "<UNK>"]
 VECTORS = WordVectors([*SPECIAL, "ferry"], 4, True)
 ROW_WITHOUT_BOUNDARIES = make_batch("pairs")["input_ids"].index_fill(0, torch.tensor(1), 3)
+PAIRS = make_batch("pairs")["input_ids"]
+ROWS_WITH_A_THIRD_BEGINNING = torch.cat([PAIRS[:, :1], PAIRS[:, :1], PAIRS[:, 2:]], dim=1)
+# A model that has the ids of the batches, but the names of another alphabet.
+CODE_POINTS = {"ALPHABET": "code_points", "BOS_TOKEN_ID": 257, "EOS_TOKEN_ID": 258}
+PAIR = "each row of `input_ids` must hold a pair of texts, `tokenizer(text, text_pair)`"
 CRF = LinearChainCRF(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"])
 
 
@@ -33,14 +38,15 @@ def put(vectors: WordVectors, **fields: Any) -> None:
 
 
 REFUSALS: dict[str, Callable[[], object]] = {
-    "must hold one text, found 2 `<S>` in row 0. For pairs of texts, make the classifier with `text_pairs=True`": (
+    "spell it differently. For pairs of texts, make the classifier with `text_pairs=True`": (
         lambda: run("classification", "pairs")
     ),
-    "must hold one text, found 2 `<S>` in row 0. A word `<S>` in a text is a boundary too; spell it otherwise.": (
+    "must hold one text, found 2 `<S>` in row 0. A word `<S>` in a text is a boundary too; spell it differently.": (
         lambda: run("labelling", "pairs")
     ),
-    "`tokenizer(text, text_pair)`, found 1 `<S>` in row 0": lambda: run("pairs", "classification"),
-    "found 0 `<S>` in row 1": lambda: run("pairs", input_ids=ROW_WITHOUT_BOUNDARIES),
+    "must hold one text, found 2 `<bos>` in row 0. A word `<bos>` in a text is a boundary too;": (
+        lambda: run("labelling", "pairs", **CODE_POINTS)
+    ),
     "`input_ids` must be None with `inputs_embeds`": lambda: run("crf", inputs_embeds=torch.zeros(3, 8, 7)),
     "`inputs_embeds` must be None for pairs": lambda: make_task_model("pairs")(inputs_embeds=torch.zeros(3, 8, 7)),
     "for no answer, or -100 to leave a question out of the loss, found 1 in row 1": lambda: run(
@@ -85,6 +91,25 @@ def test_what_is_refused_is_named(word: str) -> None:
     with pytest.raises((ValueError, RuntimeError, IndexError)) as error:
         REFUSALS[word]()
     assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (make_batch("classification"), f"{PAIR}, found 1 `<S>` in row 0."),
+        (make_batch("pairs") | {"input_ids": ROW_WITHOUT_BOUNDARIES}, f"{PAIR}, found 0 `<S>` in row 1."),
+        (
+            make_batch("pairs") | {"input_ids": ROWS_WITH_A_THIRD_BEGINNING},
+            f"{PAIR}, found 3 `<S>` in row 0. A word `<S>` in a text is a boundary too; spell it differently.",
+        ),
+    ],
+)
+def test_a_word_that_is_a_boundary_is_named_only_where_a_row_has_too_many(
+    inputs: dict[str, torch.Tensor], message: str
+) -> None:
+    with pytest.raises(ValueError, match="must hold a pair") as error:
+        make_task_model("pairs")(**inputs)
+    assert str(error.value) == message
 
 
 @pytest.mark.parametrize(
