@@ -511,7 +511,12 @@ def _remove_joined(file: Path) -> None:
     mark = folder / JOINED
     if file.exists() and mark.is_file() and mark.read_text(encoding="ascii", errors="replace") == _identity(file):
         with leftover(folder):
-            shutil.rmtree(folder)
+            for path in folder.iterdir():
+                if path.is_dir():
+                    shutil.rmtree(path)
+                elif path != mark:
+                    path.unlink()
+            shutil.rmtree(folder)  # with the mark last, by which the next process knows what a killed one left
 
 
 def _identity(file: Path) -> str:

@@ -223,6 +223,24 @@ def test_the_shards_of_a_file_that_was_joined_are_removed_and_others_stay(
     assert Path("out.npz").read_bytes() == whole
 
 
+def test_a_removal_of_joined_shards_that_was_broken_off_goes_on(embed: Embed, monkeypatch: pytest.MonkeyPatch) -> None:
+    remove = shutil.rmtree
+
+    def remove_until_last(path: Path) -> None:
+        if path.name == "out.npz.partial":
+            raise Interrupt
+        remove(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shards.shutil, "rmtree", remove_until_last)
+        with pytest.raises(Interrupt):
+            embed("out.npz")
+    assert [path.name for path in Path("out.npz.partial").iterdir()] == [shards.JOINED]
+    with pytest.raises(FileExistsError):
+        embed("out.npz")
+    assert [path.name for path in Path().glob("*out.npz*")] == ["out.npz"]
+
+
 def take_other_sentences(path: Path) -> None:
     path.write_bytes(path.with_name("part-00000.txt").read_bytes())
 
