@@ -231,7 +231,20 @@ def train(
         callbacks=[EarlyStoppingCallback(patience)],
     )
     trainer.train()
+    print(epochs_of(trainer))
     return trainer
+
+
+def epochs_of(trainer: ElmoTrainer) -> str:
+    """How many epochs a trainer ran, and of which one its model is."""
+    state, arguments = trainer.state, trainer.args
+    num_run = round(state.epoch)
+    best_epoch = round(state.epoch * trainer.step_of_weights / state.global_step)
+    end = "" if num_run == arguments.num_train_epochs else ", because the score did not get better any more"
+    return (
+        f"{num_run} of {arguments.num_train_epochs} epochs ran{end}. The model is that of epoch {best_epoch}, the "
+        f"first with the best {arguments.metric_for_best_model} on the validation set."
+    )
 
 
 def write_card(trainer: ElmoTrainer, start: str | None, task: str, table: list[list[str]]) -> None:
@@ -245,7 +258,7 @@ def write_card(trainer: ElmoTrainer, start: str | None, task: str, table: list[l
     """
     trainer.create_model_card(finetuned_from=start, dataset=Path(task).name)
     with Path(trainer.args.output_dir, CARD).open("a", encoding="utf-8") as card:
-        card.write(f"\n\n## On the test set\n\n{as_markdown(table)}")
+        card.write(f"\n\n{epochs_of(trainer)}\n\n## On the test set\n\n{as_markdown(table)}")
 
 
 def say_where_model_is(output: Path) -> None:

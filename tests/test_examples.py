@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import answer_questions
@@ -113,6 +114,8 @@ def test_recipes_end_in_tables_plots_and_models(tiny_folder: Path, capsys: pytes
         assert f"The model is in {task}, and its card is {task}/README.md.\nPictures: {pictures}\n" in text
         (row,) = (line for line in text.splitlines() if line.startswith(f"| {task} |"))
         card = Path(task, "README.md").read_text(encoding="utf-8")
+        (epochs,) = (line for line in card.splitlines() if " epochs ran" in line)
+        assert epochs in text.splitlines()
         assert "\n\n## On the test set\n\n| task |" in card
         assert card.endswith(f" |\n{row}\n")  # the scores are those of the table
         assert "pipeline_tag: " in card
@@ -360,6 +363,20 @@ def test_probes_end_in_tables_and_plots(tiny_folder: Path, capsys: pytest.Captur
     assert rows[:2] == [["trained, pairs", "1"], ["random weights, pairs", "2"]]
     assert rows[2:] == [["trained", "1"], ["random weights", "2"]]
     assert sorted(path.name for path in Path("probes").iterdir()) == ["pos.png", "senses.png"]
+
+
+@pytest.mark.parametrize(
+    ("num_run", "expected"),
+    [(6, "6 of 20 epochs ran, because the score did not get better any more. "), (20, "20 of 20 epochs ran. ")],
+)
+def test_a_recipe_says_which_epoch_its_model_is_of(num_run: int, expected: str) -> None:
+    trainer = SimpleNamespace(
+        state=SimpleNamespace(epoch=float(num_run), global_step=7 * num_run),
+        args=SimpleNamespace(num_train_epochs=20, metric_for_best_model="accuracy"),
+        step_of_weights=7 * 3,
+    )
+    end = "The model is that of epoch 3, the first with the best accuracy on the validation set."
+    assert recipe.epochs_of(trainer) == expected + end
 
 
 def test_rows_are_drawn_by_seed_and_rare_words_become_unknown() -> None:

@@ -356,17 +356,17 @@ def comparable(work: Path) -> dict[str, bytes]:
         if inner.startswith(("runs/", "checkpoint-")) or inner in ("curve.png", "training_args.bin"):
             continue
         if inner.endswith("README.md"):
-            data = without_place(data, work.parent)
+            data = without_place(data, work.parent.parent)
         if inner == "log.json":
             data = json.dumps([without_times(entry) for entry in json.loads(data)]).encode()
         files[name] = data
     return files
 
 
-def without_place(card: bytes, folder: Path) -> bytes:
-    """A card without the folder of its case, in which a kept model and its checkpoint are."""
-    for place in (quote(str(folder)), str(folder)):
-        card = card.replace(place.encode(), b"FOLDER")
+def without_place(card: bytes, root: Path) -> bytes:
+    """A card without the folder of its case below `root`, or of the case that it was copied from."""
+    for place in (quote(str(root)), str(root)):
+        card = re.sub(re.escape(place.encode()) + rb"/[^/\n]*", b"FOLDER", card)
     return card
 
 

@@ -232,6 +232,10 @@ def test_a_removal_of_joined_shards_that_was_broken_off_goes_on(embed: Embed, mo
         remove(path)
 
     with monkeypatch.context() as patch:
+        patch.setattr(shards, "leftover", lambda path: power_cut())  # when the file has its name
+        with pytest.raises(Interrupt):
+            embed("out.npz")
+    with monkeypatch.context() as patch:
         patch.setattr(shards.shutil, "rmtree", remove_until_last)
         with pytest.raises(Interrupt):
             embed("out.npz")
