@@ -177,7 +177,7 @@ def _says_what_is_kept(output: str) -> Iterator[None]:
         folder = Path(folder_of_shards(output))
         if not folder.exists():
             raise
-        line = f"Stopped. {folder} is kept, with the parts that are complete; the same command goes on from there."
+        line = f"Stopped. {folder} is kept, with its complete parts, if any; the same command goes on from there."
         raise KeyboardInterrupt(line, STOPPED[1]) from stop
 
 

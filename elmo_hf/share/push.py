@@ -100,12 +100,13 @@ def push_folder(
             card = named_card((folder / CARD).read_text(encoding="utf-8"), repository)
         contents = {name: folder / name for name in files} | {CARD: card.encode(), SUMS: sums.encode()}
         added = [CommitOperationAdd(name, content) for name, content in sorted(contents.items())]
-        stale = [name for name in api.list_repo_files(repository) if is_of_model(name, READ) and name not in contents]
-        stale = [name for name in stale if not os.path.lexists(folder / name)]  # a link is not sent, but it is there
+        not_sent = [name for name in api.list_repo_files(repository) if name not in contents]
+        of_model = [name for name in not_sent if is_of_model(name, READ)]
+        stale = [name for name in of_model if not os.path.lexists(folder / name)]  # a link is not sent, but it is there
         removed = [CommitOperationDelete(name) for name in stale]
         commit = api.create_commit(repository, [*added, *removed], commit_message="Upload ELMo model")
     if stale:
-        note(f"Removed from {repository}, because {folder} does not have it: {', '.join(stale)}.")
+        note(f"Removed from {repository}, because {folder} has no such file: {', '.join(stale)}.")
     language = model.card.data.to_dict().get("language")
     return commit, left_out, loading_line(repository, model.config, model.auto_class, commit.oid, language)
 

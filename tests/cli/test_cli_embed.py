@@ -57,7 +57,7 @@ def test_embed_that_is_stopped_names_the_folder_from_which_the_same_command_goes
         stopping.setattr(BiLM, "forward", stop)
         result = run("embed", tiny_folder, "text.txt", "-o", output)
     assert result.exit_code == 130
-    kept = f"Stopped. {folder} is kept, with the parts that are complete; the same command goes on from there."
+    kept = f"Stopped. {folder} is kept, with its complete parts, if any; the same command goes on from there."
     assert result.stderr.splitlines()[-1] == kept
     assert Path(folder).is_dir()
     assert output_of("embed", tiny_folder, "text.txt", "-o", output).startswith("Wrote 4 sentences")
