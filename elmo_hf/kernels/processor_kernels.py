@@ -2,13 +2,14 @@
 
 Copies of large weights in oneDNN's layout stay: in bfloat16 from the first scan on; in float32 only after `pack`,
 because a copy takes as much memory as the weight. So do the float32 copies of weights in bfloat16 on a processor that
-does not multiply them. A kept copy is used only while its weight exists and is unchanged (`WeightState`). Copies are
-never saved. The transposed copy of W_h for backward steps is dropped with the scan.
+does not multiply them. A kept copy is used only while its weight exists and is unchanged (`WeightState`); in float32
+only for `PACKED_ROWS` vectors or more (`FewOrMany`). Copies are never saved. The transposed copy of W_h for backward
+steps is dropped with the scan.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +27,8 @@ logger = logging.get_logger(__name__)
 # How many groups of eight bytes are one sum of `WeightState`. A prime that divides no usual length of a row: so sums
 # begin at other columns in each row, and differ too when columns or rows change places.
 GROUPS_IN_SUM = 61
+# In float32, the number of vectors from which on a kept copy multiplies faster than the weight itself.
+PACKED_ROWS = 3
 
 
 class WeightState(NamedTuple):
@@ -64,6 +67,30 @@ def are_equal(states: list[WeightState], others: list[WeightState]) -> bool:
     if len(states) != len(others):
         return False
     return all(state.equals(other) for state, other in zip(states, others, strict=True))
+
+
+class FewOrMany:
+    """A weight that multiplies few vectors by itself, and more of them by a copy in oneDNN's layout."""
+
+    def __init__(self, plain: Products, find_packed: Callable[[], Products | None]) -> None:
+        """Takes the products of the weight, and a function that finds the copy; None if the weight has changed."""
+        self.plain = plain
+        self.find_packed = find_packed
+
+    def times(self, rows: Tensor, plus: Tensor | None = None) -> Tensor:
+        """As in `Products`."""
+        if rows.shape[1] < PACKED_ROWS:
+            return self.plain.times(rows, plus)
+        return self.for_many.times(rows, plus)
+
+    @cached_property
+    def for_many(self) -> Products:
+        """The products of the copy, if there is one.
+
+        It is looked for when it is needed, because that reads the whole weight: a scan of one text does without.
+        """
+        packed = self.find_packed()
+        return self.plain if packed is None else packed
 
 
 @dataclass(eq=False)
@@ -115,9 +142,12 @@ class ProcessorKernels(Kernels):
 
     def _kept_products(self, weight: Tensor, steps: int, must_widen: bool) -> Products | None:
         """The products kept for a weight; those of a large bfloat16 parameter are made and kept at its first scan."""
+        if weight.dtype == torch.float32:
+            if weight not in self.kept:
+                return None
+            return FewOrMany(super().products([weight], steps), partial(self._kept, weight, None))
         # Autocast makes temporary tensors, which are not parameters.
-        is_worth_keeping = weight.dtype == torch.bfloat16 and isinstance(weight, nn.Parameter)
-        if not is_worth_keeping or weight.nbytes < self.large_bytes:
+        if not isinstance(weight, nn.Parameter) or weight.nbytes < self.large_bytes:
             return self._kept(weight, None)
         if must_widen:
             return self._kept(weight, partial(super().products, [weight]))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from elmo_hf import ElmoConfig
+from elmo_hf.kernels.packing import pack
 from elmo_hf.kernels.path import scan_path
 from elmo_hf.kernels.processor_kernels import ProcessorKernels
 from elmo_hf.kernels.triton_scan import TritonScan, is_available
@@ -42,6 +43,7 @@ class Path(NamedTuple):
     kernels: Kernels
     dtype: torch.dtype = DTYPE
     tolerance: float = 2e-5 if IS_TRITON else 1e-12
+    keeps_copies: bool = False  # of the layer's weights, by `pack`
 
 
 # Large directions are computed one after the other.
@@ -63,6 +65,7 @@ else:
     # Both multiply once in a process: here, so that no test counts these products.
     if has_onednn() and has_onednn_layout():
         PATHS["oneDNN's layout"] = Path(ProcessorKernels(**PACKS), torch.float32, 2e-5)
+        PATHS["kept copies"] = Path(ProcessorKernels(**ALONE), torch.float32, 2e-5, keeps_copies=True)
 
 
 class Operators(TorchDispatchMode, list):
@@ -89,6 +92,8 @@ def assert_scan(path: Path, fields: dict[str, Any], mask: Tensor, has_resets: bo
     resets = tuple(torch.rand(2, *mask.shape, device=DEVICE) < 0.4) if has_resets else ()
     steps, leaves = count_reference_steps(layer), [*arguments, *layer.parameters()]
     with using(path.kernels):
+        if path.keeps_copies:
+            pack(layer)
         fast = with_gradients(run(layer, arguments, mask, *resets), leaves)
         with torch.no_grad():
             alone = run(layer, arguments, mask, *resets)

@@ -98,14 +98,28 @@ def test_changed_weights_are_used_as_they_are_and_can_be_packed_again(change: Ca
     for _ in range(2):
         with using(kernels):
             pack(layer)
-        # W_h and W_p of two directions, at each step.
-        assert len(packed_columns(kernels, layer)) == 2 * 2 * T
+        # W_h and W_p of two directions, at the one step of three texts; the others have two or one.
+        assert packed_columns(kernels, layer) == [3] * 2 * 2
         assert packed_columns(kernels, copy.deepcopy(layer)) == []
         with torch.no_grad():
             for lstm in layer.lstms:
                 change(lstm.recurrent_linear.weight)
                 change(lstm.projection.weight)
         assert packed_columns(kernels, layer) == []
+
+
+@torch.no_grad()
+def test_a_scan_that_uses_no_kept_copy_does_not_read_whole_weights_to_find_changes() -> None:
+    layer, kernels = layer_of(F32), kernels_of(steps=99)
+    sums = []
+    with using(kernels):
+        pack(layer)
+        for lengths in ((2, 1, 0, 0), (3, 3, 2, 1)):
+            with Operators() as called:
+                run(layer, arguments_of(layer), mask_of(*lengths))
+            sums.append([function for function, _ in called].count(torch.ops.aten.sum.dim_IntList))
+    without, of_weights = sums
+    assert of_weights - without == 2 * 2  # each weight of two directions once, at the first of its steps
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16])
