@@ -372,7 +372,7 @@ def needs_gradient(*tensors: Tensor | None) -> bool:
 #     several directions, whose weights are small    Their products are one batched product.
 #     a large W in bfloat16, and 8 steps or more     oneDNN multiplies a copy of W in its own layout.
 #     another W in bfloat16, or 64 vectors or more   oneDNN multiplies W as its second factor.
-#     8 vectors or more                              oneDNN takes the vectors as its second factor, which it copies.
+#     8 vectors or more, or 6 on AMD's processors    oneDNN takes the vectors as its second factor, which it copies.
 #     one vector, on a processor not of AMD          torch multiplies W whole.
 #     else                                           Blocks of W's rows, each for a core's cache, are a batched product.
 #
@@ -382,6 +382,7 @@ def needs_gradient(*tensors: Tensor | None) -> bool:
 IS_AMD = str(processor().get("cpu_name")).startswith("AMD")
 # The number of vectors from which on oneDNN is faster; a copy in its layout serves any number.
 ONEDNN_ROWS = 8
+ONEDNN_ROWS_ON_AMD = 6
 # The number of vectors from which on the weight is oneDNN's second factor.
 MANY_ROWS = 64
 # By dtype, how many steps repay the copy.
@@ -404,12 +405,13 @@ class PlainProducts:
         self.transposed = weight.mT
         self.block_bytes = block_bytes
         self.is_amd = is_amd
+        self.onednn_rows = ONEDNN_ROWS_ON_AMD if is_amd else ONEDNN_ROWS
 
     def times(self, rows: Tensor, plus: Tensor | None = None) -> Tensor:
         """As in `Products`."""
         directions, count, _ = rows.shape
         is_bfloat16 = self.weight.dtype == torch.bfloat16
-        is_for_onednn = directions == 1 and (count >= ONEDNN_ROWS or is_bfloat16)
+        is_for_onednn = directions == 1 and (count >= self.onednn_rows or is_bfloat16)
         if is_for_onednn and can_take_onednn(self.weight[0]):
             if count >= MANY_ROWS or is_bfloat16:
                 return by_onednn(rows[0], self.weight[0], None if plus is None else plus[0])[None]

@@ -66,6 +66,18 @@ def test_onednn_multiplies_many_vectors_and_packs_if_enough_steps_repay_it() -> 
 
 
 @needs_onednn
+@pytest.mark.parametrize(("is_amd", "fewest"), [(True, 6), (False, 8)])
+def test_onednn_multiplies_fewer_vectors_on_amds_processors(is_amd: bool, fewest: int) -> None:
+    weight, rows, exact = (each.float() for each in drawn(1, 8))
+    products = PlainProducts(weight, 1 << 19, is_amd)
+    with Operators() as called:
+        for count in range(1, 9):
+            assert_products(products, rows[:, :count], exact[:, :count], 1e-5)
+    # The weight `(M, n)` comes first, three times for each number of vectors.
+    assert called.by_onednn(is_packed=False) == [M] * 3 * len(range(fewest, 9))
+
+
+@needs_onednn
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 63, 64])
 def test_a_transposed_copy_multiplies_as_the_transpose_does(count: int) -> None:
     weight, rows = torch.randn(M, N, dtype=torch.float64), torch.randn(1, count, M, dtype=torch.float64)
