@@ -88,8 +88,8 @@ def main(
     if has_entities:
         measures.append("entity_f1")
     scores = [tested.metrics[f"test_{measure}"] for measure in measures]
-    table = [["task", "test words", *measures]]
-    table.append([Path(task).name, str(sum(map(len, right))), *(f"{score:.4f}" for score in scores)])
+    table = [["task", "test texts", "test words", *measures]]
+    table.append([Path(task).name, str(len(right)), str(sum(map(len, right))), *(f"{score:.4f}" for score in scores)])
     recipe.print_table(table)
     recipe.write_card(trainer, name, task, table)
     recipe.say_where_model_is(output)

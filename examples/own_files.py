@@ -23,6 +23,7 @@ from typing import Any
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, load_dataset, load_from_disk
 from datasets.exceptions import DatasetsError
 
+from elmo_hf.folder.saved_json import one_line
 from elmo_hf.tasks.label_schemes import to_iob2
 from elmo_hf.text.columns import conll_blocks, conllu_blocks, looks_like_conllu, word_column
 from elmo_hf.text.formats import FORMAT_OF, LOOKED_AT, Format, is_parquet, refuse_foreign, seen_in
@@ -205,7 +206,7 @@ def _unreadable(path: Path, error: Exception) -> DataError:
     cause: BaseException = error
     if isinstance(error, DatasetsError) and error.__cause__ is not None:
         cause = error.__cause__
-    reason = " ".join(str(cause).split()).rstrip(".")
+    reason = one_line(cause).rstrip(".")
     if reason.startswith(str(path)):
         return DataError(f"{reason}.")
     return DataError(f"{path} cannot be read: {reason}.")

@@ -161,6 +161,7 @@ def plot(accuracies: dict[tuple[str, str], list[float]], path: Path) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("accuracy (%)")
     figure.savefig(path, dpi=80)
+    recipe.plt.close(figure)
 
 
 def main(
@@ -221,7 +222,8 @@ def main(
                     torch.manual_seed(seed)
                     classifier = make_classifier(elmo, label_names(data), fields, is_pretrained)
                     trainer, weights, accuracy = classify_with(classifier, data, elmo, folder, epochs, seed)
-                    table = [["task", "accuracy"], [Path(task).name, f"{accuracy:.4f}"]]
+                    table = [["task", "test texts", "accuracy"]]
+                    table.append([Path(task).name, str(len(data["test"])), f"{accuracy:.4f}"])
                     recipe.write_card(trainer, str(elmo) if is_pretrained else None, task, table)
                     done.add(kind, name, seed, value=(weights, accuracy))
                 accuracies.setdefault((kind, name), []).append(done[kind, name, seed][1])

@@ -157,7 +157,7 @@ LINES = {
     "tasks": [
         r"\(1, 6, 3\) True bilm_layers \['attention_mask', 'input_ids', 'word_vector_ids'\]$",
         r"tensor\(True\)$",
-        *(r"\| films\.csv \| 2 \|", r"\| names\.conll \| 36 \|", r"\| questions\.jsonl \| 1 \|"),
+        *(r"\| films\.csv \| 2 \|", r"\| names\.conll \| 9 \| 36 \|", r"\| questions\.jsonl \| 1 \|"),
         *[r"\| films \| accuracy \|"] * 2,
     ],
     "speed": [r"Int8Tensor \(2, 8, 16\) \(2, 16\)$"],

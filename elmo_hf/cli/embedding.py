@@ -20,6 +20,7 @@ from .split_notes import look_at
 
 if TYPE_CHECKING:
     from ..embedding.chosen_words import ChosenWords
+    from ..embedding.window_vectors import Selection
 
 # The vectors that `embed` keeps of a sentence.
 Layers = Literal["all", "top", "mix", "average", "sum", "concat", "pooled", "pooled_sum"]
@@ -162,7 +163,7 @@ def embed(
         count = embed_documents(loaded, tokenizer, documents, output, selection, options)
     if processes.is_main_process:
         say(f"Wrote {counted_sentences(count)} to {output}.")
-        _note_no_words(chosen, words)
+        _note_what_was_kept(selection, words, loaded.config.pooling)
         note_names(names)
 
 
@@ -189,7 +190,22 @@ def _workers_of_ray(device: str | None) -> Any:
     return partial(in_workers, device=device)
 
 
+def _note_what_was_kept(selection: "Selection", words: str | None, pooling: str) -> None:
+    """Prints notes on the vectors that were written, where they may not be what a user expects."""
+    _note_no_words(selection.words, words)
+    _note_pooling(selection.layers, pooling)
+
+
 def _note_no_words(chosen: "ChosenWords | None", words: str | None) -> None:
     """Prints a note if --words chose no word."""
     if chosen is not None and chosen.found is False:
         say(f"Note: --words {words} chose no word of the sentences embedded now; capitals count.")
+
+
+def _note_pooling(layers: str, pooling: str) -> None:
+    """Prints a note if a sentence's one vector is not the mean over its words, because the config says otherwise."""
+    from elmo_hf.embedding.window_vectors import POOLED
+    from elmo_hf.model.layers_elmo import masked_mean, pooling_of
+
+    if layers in POOLED and pooling_of(pooling) is not masked_mean:
+        say(f"Note: this model's config has pooling={pooling!r}, so `{layers}` is not the mean over the words.")

@@ -13,6 +13,7 @@ Layers to choose from, without the sentence's boundaries (L layers, n words, P p
     concat   (n, 2P(L+1))   every layer, one after the other
     pooled   (2P,)          the mean of the first scalar mix over the words; zeros for a blank line
     pooled_sum (2P,)        the mean of the sum over the words, SeqVec's vector of a protein
+                            (of a model whose config has the pooling `max`, both are the maximum over the words)
     0, 1, ..   (n, 2P)      one layer, by its number up to L
 
 The result for a sentence is a dict of arrays: `vectors`; with int8 also `scales`, of the same shape without the last

@@ -69,6 +69,15 @@ class PublishedModels(Protocol):
     def folder_of(self, name: str) -> Path:
         """The folder of the published model, which is downloaded and converted at first use."""
 
+    def is_kept(self, name: str) -> bool:
+        """Whether its folder is on this machine."""
+
+    def has_address(self, name: str) -> bool:
+        """Whether it can be downloaded."""
+
+    def facts(self, name: str) -> list[tuple[str, str]]:
+        """What is known of it without its files, as rows of a name and a value."""
+
 
 class ModelNames:
     """What this room cannot know, because the code that converts published models stands above it.
@@ -105,6 +114,14 @@ def model_folder(name: str | Path) -> str | Path:
     if short_name == TINY:
         return TINY_FOLDER
     return ModelNames.published().folder_of(short_name)
+
+
+def is_missing(name: str | Path) -> bool:
+    """Whether a name means a published model that is not on this machine, so that its use would download it."""
+    short_name = str(name)
+    if not _is_published(short_name) or holds_model(Path(name)):
+        return False
+    return not ModelNames.published().is_kept(short_name)
 
 
 def _is_published(name: str) -> bool:

@@ -14,6 +14,8 @@ from ..text.escapes import printable
 
 MOST_JSON_BYTES = 2**23
 MOST_CHARACTERS = 1000
+# How many files of a folder an error names.
+MOST_NAMES = 3
 
 
 def one_line(error: BaseException) -> str:
@@ -23,6 +25,8 @@ def one_line(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, FileNotFoundError) and error.filename is not None:
         text = _of_missing_file(error)
+    if isinstance(error, IsADirectoryError) and error.filename is not None:
+        text = _of_folder(Path(os.fsdecode(error.filename)))
     text = printable(" ".join(text.split()) or type(error).__name__)
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]} ..."
 
@@ -35,6 +39,20 @@ def _of_missing_file(error: FileNotFoundError) -> str:
     if path.parent.is_dir():
         return f"there is no file or folder {path}."
     return f"there is no folder {path.parent}."
+
+
+def _of_folder(folder: Path) -> str:
+    """A sentence for the system's error about a folder in the place of a file, with the names of some of its files."""
+    try:
+        names = sorted(file.name for file in folder.iterdir() if file.is_file())
+    except OSError:  # the user may not list the folder
+        return f"expected a file, found {folder}, a folder."
+    if not names:
+        return f"expected a file, found {folder}, a folder that holds no files."
+    shown = ", ".join(names[:MOST_NAMES])
+    if len(names) > MOST_NAMES:
+        shown = f"{len(names):,} files, such as {shown}"
+    return f"expected a file, found {folder}, a folder that holds {shown}; give one of its files."
 
 
 @contextmanager
@@ -54,6 +72,8 @@ def check_size(path: Path, most_bytes: int = MOST_JSON_BYTES) -> None:
         ValueError: if it is something else; the message names the file.
     """
     status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise ValueError(f"{path} must be a file, found a folder.")
     if not stat.S_ISREG(status.st_mode) or status.st_size > most_bytes:
         raise ValueError(f"{path} must be a file of at most {most_bytes:,} bytes, found {status.st_size:,}.")
 

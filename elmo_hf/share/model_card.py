@@ -24,10 +24,18 @@ TAGS = ["elmo", "bilm", "word-embeddings"]
 # The Hub's name of each Auto class's task; models of some tasks have labels and a pipeline.
 TASKS = {head.auto_class: head.task for head in HEADS}
 LABELLED = {head.auto_class for head in HEADS if head.has_labels}
+# A model for a task is saved without the softmax of a language model, although its config may have had one.
+WITHOUT_SOFTMAX = {head.auto_class for head in HEADS if head.use is not None}
 TEMPLATES = resources.files("elmo_hf.model_cards")
 ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
 # The language of models of proteins: ISO 639's code for content without a language.
 NO_LANGUAGE = "zxx"
+# How a user adds what a card lacks.
+EXAMPLES_OF_LABELS = {
+    "licence": "--license mit",
+    "language": "--language en",
+    "source": "--source https://...",
+}
 PROTEIN_EXAMPLE = ("S E Q W E N C E", "P R O T E I N")
 PROTEIN_WORDS = (
     "A word is one residue: write residues apart, as above, or pass lists of letters and `is_split_into_words=True`.\n"
@@ -120,6 +128,8 @@ def render_card(
     data = ModelCardData(**defaults | published | further)
     words, example = _words_and_example(facts, data.to_dict().get("language"))
     sizes = architecture(config, content.num_parameters)
+    if auto_class in WITHOUT_SOFTMAX:
+        sizes = [row for row in sizes if row[0] != "softmax"]
     if auto_class in LABELLED:
         sizes.append(("labels", ", ".join(markdown(config.id2label[index]) for index in sorted(config.id2label))))
     card = ModelCard.from_template(
@@ -213,9 +223,10 @@ def provenance(metadata: Mapping[str, Any], asks: bool = True) -> str:
     if rows:
         parts.append("\n".join(["| | |", "|---|---|", *rows]))
     if missing and asks:
+        options = " ".join(EXAMPLES_OF_LABELS[name] for name in missing)
         parts.append(
             f"Not given: {', '.join(missing)}. Fill them in before you share this folder:\n"
-            "`elmo-hf card FOLDER --license mit --language en --source https://...`."
+            f"`elmo-hf card FOLDER {options}`."
         )
     return "\n\n".join(parts)
 

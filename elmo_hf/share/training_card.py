@@ -5,6 +5,7 @@ for both; here they go into `model_cards/template.md`, which adds how to load th
 training have the mixes of layers. In all else `ElmoTrainer` equals `Trainer`.
 """
 
+from collections.abc import Sized
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from transformers.modelcard import TrainingSummary
 from ..folder.loading import MODEL_ON_HUB
 from ..folder.model_names import TINY
 from ..heads import FEATURE_EXTRACTION
-from ..model.heads_elmo import ElmoTaskModel
+from ..model.heads_elmo import ElmoForSequenceClassification, ElmoTaskModel
 from ..text.escapes import printable
 from .model_card import TASKS, CardContent, as_list, auto_class_of, loading_line, render_card
 from .saved_card import CARD, write_card
@@ -90,7 +91,7 @@ class ElmoTrainer(Trainer):
         start = str(summary.finetuned_from or "")
         is_on_hub = MODEL_ON_HUB.fullmatch(start) and not Path(start).exists()
         scores = _scores(summary, task)
-        _make_readable(summary, self._settings() | self._own_hyperparameters())
+        _make_readable(summary, self._settings() | self._own_hyperparameters() | self._task_settings())
         summary.finetuned_from = start if start == TINY else Path(start).name
         content = CardContent(
             self.model.config,
@@ -130,6 +131,26 @@ class ElmoTrainer(Trainer):
             own["lr_scheduler_type"] = type(schedule).__name__
         return own
 
+    def _task_settings(self) -> dict[str, Any]:
+        """For a task model: the rows that it learned from and was evaluated on, what learns, and the dropout.
+
+        Data without a length, and several evaluation sets, have no number.
+        """
+        model = self.model
+        if not isinstance(model, ElmoTaskModel):
+            return {}
+        settings: dict[str, Any] = {}
+        for name, data in (("training_rows", self.train_dataset), ("evaluation_rows", self.eval_dataset)):
+            if isinstance(data, Sized) and not isinstance(data, dict):
+                settings[name] = len(data)
+        settings["learns"] = _learning_parts(model)
+        settings["task_encoder"] = model.config.task_encoder
+        if isinstance(model, ElmoForSequenceClassification):
+            settings["pooling"] = model.config.pooling
+        settings["representation_dropout"] = model.config.representation_dropout
+        settings["classifier_dropout"] = model.config.classifier_dropout
+        return settings
+
     def _use_scores_of_weights(self, summary: TrainingSummary) -> None:
         """Replaces the scores of a summary by those of the present weights, if nothing was evaluated since training.
 
@@ -146,6 +167,26 @@ class ElmoTrainer(Trainer):
         if "Validation Loss" in scored:
             scored["Loss"] = scored["Validation Loss"]
         summary.eval_results = {name: scored[name] for name in summary.eval_results if name in scored}
+
+
+def _learning_parts(model: ElmoTaskModel) -> str:
+    """The parts of a model that learn, those of the biLM by the names that `freeze_bilm` takes, and their size."""
+    parts = []
+    num_learned = 0
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            parts.append(_part(name))
+            num_learned += parameter.numel()
+    named = ", ".join(dict.fromkeys(parts)) or "nothing"
+    return f"{named} ({num_learned:,} of {model.num_parameters():,} numbers)"
+
+
+def _part(parameter_name: str) -> str:
+    """The part of a task model that a parameter belongs to, such as `layer_1`, `scalar_mixes` or `classifier`."""
+    module, *rest = parameter_name.removeprefix("elmo.").split(".")
+    if module == "bilm":  # bilm.layers.0 and so on
+        return f"layer_{int(rest[1]) + 1}"
+    return module
 
 
 def _make_readable(summary: TrainingSummary, settings: dict[str, Any]) -> None:

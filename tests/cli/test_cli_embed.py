@@ -16,7 +16,7 @@ import typer
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.cli.arguments import Splitter
-from elmo_hf.cli.embedding import Dtype, Format, Layers, check_layers
+from elmo_hf.cli.embedding import Dtype, Format, Layers, _note_pooling, check_layers
 from elmo_hf.cli.embedding import embed as embed_command
 from elmo_hf.embedding.shards import FORMATS
 from elmo_hf.embedding.static_vectors import nearest_words, read_words, word_vectors, write_word_vectors
@@ -119,6 +119,37 @@ def test_embed_says_if_no_word_was_chosen(tiny_folder: Path) -> None:
     command = ("embed", tiny_folder, "text.txt", "-o", "vectors/", "--words", "Ferry")
     assert "\nNote: --words Ferry chose no word" in output_of(*command)
     assert output_of(*command) == "Wrote 4 sentences (1 of them blank) to vectors/.\n"  # all is there
+
+
+@pytest.mark.parametrize(
+    ("pooling", "layers", "is_noted"),
+    [
+        ("max", "pooled", True),
+        ("max", "pooled_sum", True),
+        ("max", "mix", False),
+        ("mean", "pooled", False),
+        ("attention", "pooled", False),
+    ],
+)
+def test_embed_says_if_the_vector_of_a_sentence_is_not_the_mean(
+    pooling: str, layers: str, is_noted: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _note_pooling(layers, pooling)
+    expected = ""
+    if is_noted:
+        expected = f"Note: this model's config has pooling='max', so `{layers}` is not the mean over the words.\n"
+    assert capsys.readouterr().out == expected
+
+
+def test_embed_has_the_maximum_of_a_model_that_pools_by_it(tiny_folder: Path, tmp_path: Path) -> None:
+    model = ElmoModel.from_pretrained(tiny_folder, pooling="max").eval()
+    model.save_pretrained(tmp_path / "max")
+    tokenizer = ElmoTokenizer.from_pretrained(tiny_folder)
+    tokenizer.save_pretrained(tmp_path / "max")
+    printed = output_of("embed", "max", "text.txt", "-o", "v.npz", "--layers", "pooled_sum")
+    assert "\nNote: this model's config has pooling='max'" in printed
+    (words,) = embed_alone(model, tokenizer, SENTENCES[:1], "sum")
+    np.testing.assert_allclose(np.load("v.npz")["0"], words.max(axis=0), rtol=0, atol=1e-5)
 
 
 def test_embed_reads_a_column_of_a_dataset(tiny_folder: Path) -> None:

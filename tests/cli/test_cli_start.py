@@ -136,6 +136,12 @@ WRONG = {
     "pretrain file.txt -o lm --vocabulary none": "there is no file none; `elmo-hf vocab CORPUS -o none` writes one.",
     "pretrain file.txt -o lm --vocabulary words --config none": "there is no file or folder none.",
     "score tiny none": "there is no file or folder none.",
+    "score tiny files": "found files, a folder that holds o.json, weights.hdf5; give one of its files.",
+    "score tiny many": "found many, a folder that holds 4 files, such as a.txt, b.txt, c.txt; give one of its",
+    "score tiny folder": "expected a file, found folder, a folder that holds no files.",
+    "vectors tiny files -o v.txt": "expected a file, found files, a folder that holds o.json",
+    "pretrain file.txt -o lm --vocabulary files": "expected a file, found files, a folder that holds o.json",
+    "pretrain file.txt -o lm --vocabulary words --config files": "files must be a file, found a folder.",
     "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": "file.txt is damaged",
     "pretrain file.txt -o lm --vocabulary words --config typo.json": "`cell_sise`, `layers`",
     "pretrain file.txt -o lm --vocabulary words --softmax sampled": "`num_softmax_samples`",
@@ -149,7 +155,7 @@ WRONG = {
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     work = tmp_path_factory.mktemp("work")
-    for folder in ("folder", "there", "bert", "files"):
+    for folder in ("folder", "there", "bert", "files", "many"):
         (work / folder).mkdir()
     for name, text in {
         "bert/config.json": '{"model_type": "bert", "hidden_size": 5}',
@@ -161,6 +167,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "typo.json": '{"cell_sise": 3, "layers": 2, "cell_size": 4}',
         **dict.fromkeys(("file.txt", "my own file.txt", "there/file", "there.npz", "there.pt2", "there.tsv"), "text\n"),
         **dict.fromkeys(("files/o.json", "files/weights.hdf5"), "text\n"),
+        **dict.fromkeys(("many/a.txt", "many/b.txt", "many/c.txt", "many/d.txt"), "text\n"),
     }.items():
         (work / name).write_text(text)
     (work / "loop").symlink_to(work / "loop")

@@ -47,6 +47,8 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_script(script: Path, folder: Path, model: Path, data: str, options: str) -> subprocess.CompletedProcess[str]:
     """Runs a script that trains a model on a file and evaluates it on the same file."""
     command = [sys.executable, str(script), "--model_name_or_path", str(model), "--trust_remote_code"]
+    if script.stem == "run_glue_no_trainer":
+        command.append("True")  # in the other scripts the option has no value
     command += ["--train_file", data, "--validation_file", data, "--output_dir", "trained", *options.split()]
     if not script.stem.endswith("no_trainer"):
         command += ["--do_train", "--do_eval", "--report_to", "none", "--save_strategy", "no", "--disable_tqdm", "True"]
@@ -94,7 +96,7 @@ def question_rows() -> Iterator[Row]:
 LEARNING = "--learning_rate 1e-2 --per_device_train_batch_size 4 --num_train_epochs"
 
 
-@pytest.mark.parametrize("name", ["run_glue", "run_classification"])
+@pytest.mark.parametrize("name", ["run_glue", "run_glue_no_trainer", "run_classification"])
 def test_texts_get_their_label(name: str, scripts: Path, tiny: Path, tmp_path: Path) -> None:
     rows = [{"sentence": row["text"], "label": row["label"]} for row in TEXTS]
     data = write_rows(tmp_path / "texts.json", rows)

@@ -22,7 +22,7 @@ from tests.helpers.commands import assert_fails, output_of, run
 from tests.helpers.fresh_process import without
 from tests.helpers.hostile_folders import fields, holding, weights
 from tests.helpers.loopback_hub import TOKEN, LoopbackHub
-from tests.helpers.task_models import IOB_LABELS, make_task_model
+from tests.helpers.task_models import IOB_LABELS, LSTM, make_task_model
 from tests.helpers.task_training import make_trainer
 from tests.helpers.tiny_lm import tiny_lm
 
@@ -364,6 +364,42 @@ def test_a_card_has_the_rates_the_optimizer_and_the_schedule_that_a_trainer_was_
         for name, value in rows.items():
             assert f"\n| {name} | {value} |\n" in card
         trainer.train()
+
+
+@pytest.mark.parametrize(
+    ("fields", "learns"),
+    [
+        ({}, "scalar_mixes, classifier"),
+        ({"freeze_bilm": ["token_encoder", "layer_1"], **LSTM}, "layer_2, scalar_mixes, task_encoder, classifier"),
+        ({"freeze_bilm": False, "layer_mix": "linear"}, "token_encoder, layer_1, layer_2, linear_mixes, classifier"),
+    ],
+    ids=["frozen", "in part", "all"],
+)
+def test_the_card_of_a_task_model_has_its_rows_what_learns_and_its_dropout(
+    fields: dict[str, Any], learns: str, tmp_path: Path
+) -> None:
+    model = make_task_model("classification", pooling="max", classifier_dropout=0.25, num_softmax_words=9, **fields)
+    trainer = make_trainer(model, "classification", tmp_path / "run", ElmoTrainer)
+    trainer.eval_dataset = trainer.train_dataset.select([0, 2])
+    trainer.create_model_card()
+    card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| (.+) \| (.+) \|$", card, re.MULTILINE))
+    learned = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    assert rows["learns"] == f"{learns} ({learned:,} of {model.num_parameters():,} numbers)"
+    assert (rows["training_rows"], rows["evaluation_rows"]) == ("3", "2")
+    assert (rows["pooling"], rows["classifier_dropout"], rows["representation_dropout"]) == ("max", "0.25", "0.5")
+    assert rows["task_encoder"] == fields.get("task_encoder", "none")
+    assert "softmax" not in rows  # it is not saved with a model for a task
+
+
+def test_the_card_of_a_model_that_labels_words_has_no_pooling(tmp_path: Path) -> None:
+    trainer = make_trainer(make_task_model("crf"), "crf", tmp_path / "run", ElmoTrainer)
+    trainer.eval_dataset = None
+    trainer.create_model_card()
+    card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    assert "| training_rows | 3 |" in card
+    assert "evaluation_rows" not in card
+    assert "pooling" not in card
 
 
 @pytest.mark.parametrize(
