@@ -30,8 +30,8 @@ TEMPLATES = resources.files("elmo_hf.model_cards")
 ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
 # The language of models of proteins: ISO 639's code for content without a language.
 NO_LANGUAGE = "zxx"
-# How a user adds what a card lacks.
-EXAMPLES_OF_LABELS = {
+# The options by which a user adds what a card lacks.
+OPTIONS_FOR_MISSING = {
     "licence": "--license mit",
     "language": "--language en",
     "source": "--source https://...",
@@ -223,7 +223,7 @@ def provenance(metadata: Mapping[str, Any], asks: bool = True) -> str:
     if rows:
         parts.append("\n".join(["| | |", "|---|---|", *rows]))
     if missing and asks:
-        options = " ".join(EXAMPLES_OF_LABELS[name] for name in missing)
+        options = " ".join(OPTIONS_FOR_MISSING[name] for name in missing)
         parts.append(
             f"Not given: {', '.join(missing)}. Fill them in before you share this folder:\n"
             f"`elmo-hf card FOLDER {options}`."
