@@ -84,7 +84,7 @@ def checked_words(input_ids: Any, attention_mask: Tensor | None, config: ElmoCon
 
 def check_ids_of_word(input_ids: Any, config: ElmoConfig) -> None:
     """Raises ValueError if each word has another number of ids than the model reads, as from another tokenizer."""
-    shape = getattr(input_ids, "shape", ())
+    shape: tuple[int, ...] = tuple(getattr(input_ids, "shape", ()))
     if len(shape) == 3 and len(config.id_shape) == 1 and shape[2] != config.id_shape[0]:
         legal = (
             f"the ids of a tokenizer with the model's `max_word_length`, {config.max_word_length} (in "

@@ -137,7 +137,11 @@ WRONG = {
     "pretrain file.txt -o lm --vocabulary words --config none": "there is no file or folder none.",
     "score tiny none": "there is no file or folder none.",
     "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": "file.txt is damaged",
-    "pretrain file.txt -o lm --vocabulary words --config typo.json": "`cell_sise`, `layers`",
+    "pretrain file.txt -o lm --vocabulary words --config typo.json": "no model can be made with typo.json: a new model "
+    "cannot have `cell_sise`, `layers`",
+    "pretrain file.txt -o lm --vocabulary words --config large.json": "no model can be made with large.json: "
+    "`num_hidden_layers` must be at most 256",
+    "pretrain file.txt -o lm --vocabulary words --config wrong.json": "with wrong.json: `cell_clip` must",
     "pretrain file.txt -o lm --vocabulary words --softmax sampled": "`num_softmax_samples`",
     "pretrain file.txt -o lm --vocabulary file.txt": "<UNK>",
     "fill tiny file.txt": "there is no gap in 'text': write ___",
@@ -159,6 +163,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "bad.jsonl": '"fine"\n{"sentence": 1}\n',
         "words": "<S>\n</S>\n<UNK>\ntext\n",
         "typo.json": '{"cell_sise": 3, "layers": 2, "cell_size": 4}',
+        "large.json": '{"num_hidden_layers": 257}',
+        "wrong.json": '{"cell_clip": -1}',
         **dict.fromkeys(("file.txt", "my own file.txt", "there/file", "there.npz", "there.pt2", "there.tsv"), "text\n"),
         **dict.fromkeys(("files/o.json", "files/weights.hdf5"), "text\n"),
     }.items():
