@@ -285,6 +285,13 @@ def test_mistakes_of_this_package_keep_their_traceback_and_click_ends_where_the_
     assert line_of(BrokenPipeError()) is None  # `elmo-hf models | head -1`
 
 
+@pytest.mark.parametrize("library", ["botocore.exceptions", "aiohttp", "azure.core.exceptions"])
+def test_an_error_of_the_library_of_a_store_is_one_line(library: str) -> None:
+    error = type("ConnectionFailed", (Exception,), {"__module__": library})("Could not\nconnect")
+    line = line_of(error) or ""
+    assert line.startswith("a store does not answer as it should (Could not connect); look at its address")
+
+
 def test_where_memory_is_short_only_an_option_of_the_command_is_recommended() -> None:
     app = typer.Typer()
 
