@@ -140,7 +140,7 @@ WRONG = {
     "pretrain file.txt -o lm --vocabulary words --config typo.json": "no model can be made with typo.json: a new model "
     "cannot have `cell_sise`, `layers`",
     "pretrain file.txt -o lm --vocabulary words --config large.json": "no model can be made with large.json: "
-    "`num_hidden_layers` must be at most 256",
+    "`max_word_length` must be at most 4,096",
     "pretrain file.txt -o lm --vocabulary words --config wrong.json": "with wrong.json: `cell_clip` must",
     "pretrain file.txt -o lm --vocabulary words --softmax sampled": "`num_softmax_samples`",
     "pretrain file.txt -o lm --vocabulary file.txt": "<UNK>",
@@ -163,7 +163,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "bad.jsonl": '"fine"\n{"sentence": 1}\n',
         "words": "<S>\n</S>\n<UNK>\ntext\n",
         "typo.json": '{"cell_sise": 3, "layers": 2, "cell_size": 4}',
-        "large.json": '{"num_hidden_layers": 257}',
+        "large.json": '{"max_word_length": 4097, "char_filters": [[1, 2]], "projection_size": 3, "cell_size": 4}',
         "wrong.json": '{"cell_clip": -1}',
         **dict.fromkeys(("file.txt", "my own file.txt", "there/file", "there.npz", "there.pt2", "there.tsv"), "text\n"),
         **dict.fromkeys(("files/o.json", "files/weights.hdf5"), "text\n"),
