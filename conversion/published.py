@@ -40,7 +40,7 @@ from huggingface_hub import constants
 from tqdm import tqdm
 
 from elmo_hf.disk.checksums import SUMS, recorded_sums, sha256_of_file, write_sums
-from elmo_hf.disk.whole_files import move_into_place, new_file, only_writer
+from elmo_hf.disk.whole_files import move_into_place, new_file, only_writer, remove_leftovers
 from elmo_hf.folder.model_names import proposed_name
 
 from .refusals import AnotherModelError, ConversionError, listed, shortened
@@ -367,7 +367,9 @@ def download(name: str, read: Reader, options: DownloadOptions) -> Files:
     files = find_download(name, options)
     if options.is_local:
         return _files_of_user(Path(str(options.origin)), files.row, files.folder)
-    if not files.is_complete:
+    if files.is_complete:
+        remove_leftovers(files.folder)
+    else:
         files.make(read)
     if files.is_complete and not files.is_unchanged:
         raise ConversionError(
@@ -431,6 +433,7 @@ def fetch(urls: Sequence[str], path: Path, advice: str = "", seconds: float = MO
         ConversionError: if the download fails or breaks off; nothing is kept then; or as in `refuse_unreachable`.
     """
     if path.exists():
+        remove_leftovers(path)
         return path
     refuse_unreachable(urls, advice)
     urls = reachable(urls)

@@ -25,7 +25,7 @@ from elmo_hf.conversion.readers.trained_allennlp import BILM, trained_rules
 from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.rules import Rule, export_arrays
 
-from ..disk.whole_files import move_into_place, workplace
+from ..disk.whole_files import move_into_place, remove_leftovers, workplace
 from ..embedding.stores import is_url
 from ..public import ElmoConfig
 
@@ -76,7 +76,9 @@ def local_file(file: str | Path | None, read: Callable[[Path], object]) -> Path:
     if not is_url(name):
         return Path(name)
     path = download_path(name)
-    if not path.exists():
+    if path.exists():
+        remove_leftovers(path)
+    else:
         path.parent.mkdir(parents=True, exist_ok=True)
         with workplace(path, must_wait=True) as folder:
             if not path.exists():  # another process may have downloaded it meanwhile

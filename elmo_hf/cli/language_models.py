@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from ..language_model.scoring import Scores
     from ..language_model.surprisal_table import PlacedSentence
     from ..language_model.word_rows import WordRows
-    from ..public import ElmoTokenizer
+    from ..public import ElmoForPreTraining, ElmoTokenizer
     from ..training.trainer import PretrainingArguments
 
 Corpora = Annotated[
@@ -191,7 +192,7 @@ def pretrain(
         lm, tokenizer = load_for_pretraining(model, vocabulary, words, **fields)
     else:
         assert vocabulary is not None
-        lm, tokenizer = run.new_language_model(vocabulary, words or "whitespace", **fields)
+        lm, tokenizer = _new_language_model(vocabulary, words, config, fields)
     splitter = scoring_splitter(lm.config, tokenizer)
     has_bar = args.process_index == 0
     read = partial(read_sources, encoding=encoding, column=column, input_format=input_format)
@@ -210,6 +211,8 @@ def _config_fields(
     config: Path | None, settings: dict[str, Any], softmax: str | None, samples: int | None, alphabet: str | None
 ) -> dict[str, Any]:
     """Fields of the config: those of a file with these settings, ours or bilm-tf's, and those that options replace."""
+    from elmo_hf.folder.saved_config import refuse_large
+
     fields = dict(settings)
     if config is not None and _is_of_bilm_tf(fields):
         from elmo_hf.conversion.readers.hdf5_layout import fields_for_training
@@ -221,7 +224,26 @@ def _config_fields(
         fields |= {"softmax": "sampled", "num_softmax_samples": samples}
     if alphabet is not None:
         fields["alphabet"] = alphabet
+    with _naming_config(config):
+        refuse_large(fields)
     return fields
+
+
+def _new_language_model(
+    vocabulary: Path, words: Splitter | None, config: Path | None, fields: dict[str, Any]
+) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
+    """A model with random weights and fields of its config, and its tokenizer; errors name the config's file."""
+    from elmo_hf.training.run import new_language_model
+
+    with _naming_config(config):
+        return new_language_model(vocabulary, words or "whitespace", **fields)
+
+
+def _naming_config(config: Path | None) -> AbstractContextManager[None]:
+    """Names the file with a new model's settings in errors about them, if there is one."""
+    from elmo_hf.folder.saved_json import naming
+
+    return nullcontext() if config is None else naming(f"no model can be made with {config}")
 
 
 def _is_of_bilm_tf(options: dict[str, Any]) -> bool:

@@ -98,12 +98,18 @@ def add_bilm_layers(
     if folder is None:
         return run().with_format("numpy")
     file = Path(folder) / f"{fingerprint}.arrow"
-    if file.exists():
-        remove_leftovers(file)
-    else:
+    _remove_leftovers(file.parent)
+    if not file.exists():
         _compute_kept(run, file)
     _check_kept(file, len(dataset))
     return run(cache_file_name=str(file), load_from_cache_file=True).with_format("numpy")
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Removes what killed processes left of any results: after a change of dataset or biLM, none has these names."""
+    for pattern in (".*.arrow.lock", ".*.arrow.partial"):
+        for path in sorted(folder.glob(pattern)):
+            remove_leftovers(folder / path.stem.removeprefix("."))
 
 
 def _compute_kept(run: Callable[..., datasets.Dataset], file: Path) -> None:

@@ -428,7 +428,7 @@ class Shards:
         assert joined is not None, "`begin` names the place where the single file is written."
         write_records = WRITERS[file.suffix.lower()]
         write_records(joined, self._all_records(folder, entries))
-        (folder / JOINED).write_text(_identity(joined), encoding="ascii")
+        (folder / JOINED).write_text(identity_of(joined), encoding="ascii")
         move_into_place(joined, file)
         with leftover(folder):
             folder.replace(joined)  # removed here, or by a later process if this one is killed
@@ -509,7 +509,7 @@ def _remove_joined(file: Path) -> None:
     """Removes the shards of a file that was joined from them by a process that was killed afterwards."""
     folder = Path(folder_of_shards(str(file)))
     mark = folder / JOINED
-    if file.exists() and mark.is_file() and mark.read_text(encoding="ascii", errors="replace") == _identity(file):
+    if file.exists() and mark.is_file() and mark.read_text(encoding="ascii", errors="replace") == identity_of(file):
         with leftover(folder):
             for path in folder.iterdir():
                 if path.is_dir():
@@ -519,7 +519,7 @@ def _remove_joined(file: Path) -> None:
             shutil.rmtree(folder)  # with the mark last, by which the next process knows what a killed one left
 
 
-def _identity(file: Path) -> str:
+def identity_of(file: Path) -> str:
     """What a file keeps when it is renamed, but not when it is copied: its number on the disk, and its size."""
     status = file.stat()
     return f"{status.st_ino} {status.st_size}\n"

@@ -4,13 +4,14 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from ..model.configuration_elmo import LEAST_WORD_LENGTH
+from ..model.configuration_elmo import LEAST_WORD_LENGTH, ElmoConfig
 from ..model.tokenization_elmo import ElmoTokenizer
 from .saved_config import refuse_large, refuse_misspelt
 from .saved_json import check_size, naming, read_json
 
 MOST_VOCABULARY_BYTES = 2**25
 CONFIG = "tokenizer_config.json"
+MODEL_CONFIG = "config.json"
 # Keys by which transformers and the tokenizer would read other files, or take arguments by position.
 FILE_NAMES = {"vocab_file", "words_file", "vector_words_file", "tokenizer_file", "fast_tokenizer_files", "gguf_file"}
 FILE_NAMES |= {"init_inputs", "tokenizer_object"}
@@ -22,7 +23,8 @@ def read_tokenizer(folder: Path, **kwargs: Any) -> ElmoTokenizer:
     """Loads the tokenizer of a folder, with the arguments of `from_pretrained`.
 
     Raises:
-        ValueError: if a file is missing or damaged; the message names folder and file.
+        ValueError: if a file is missing or damaged, or the folder holds a model that reads ids of another shape; the
+            message names folder and file.
     """
     with naming(f"{folder} has no complete tokenizer (tokenizer_config.json, tokenizer.json)"):
         for path in [*folder.glob("*"), *folder.glob("additional_chat_templates/*")]:
@@ -35,7 +37,27 @@ def read_tokenizer(folder: Path, **kwargs: Any) -> ElmoTokenizer:
                     _check_content(name, content)
         tokenizer = ElmoTokenizer.from_pretrained(folder, **kwargs)
         refuse_large({"largest id": max(tokenizer.get_vocab().values())})
+    if (folder / MODEL_CONFIG).exists():
+        _check_fits_model(folder, tokenizer)
     return tokenizer
+
+
+def _check_fits_model(folder: Path, tokenizer: ElmoTokenizer) -> None:
+    """Raises ValueError if the tokenizer makes ids of another shape than the model in its folder reads."""
+    config = read_json(folder / MODEL_CONFIG)
+    if config.get("model_type") != ElmoConfig.model_type:
+        return  # a tokenizer may be saved beside another kind of model
+    names = ["token_encoder"]
+    if tokenizer.token_encoder == "char_cnn":
+        names.append("max_word_length")
+    for name in names:
+        expected = config.get(name, ElmoConfig.__dataclass_fields__[name].default)
+        actual = getattr(tokenizer, name)
+        if actual != expected:
+            raise ValueError(
+                f"{folder / CONFIG} must have the `{name}` of the model's {MODEL_CONFIG}, {expected!r:.50}, found "
+                f"{actual!r}; put back the tokenizer's files that were saved with the model."
+            )
 
 
 def _check_content(name: str, content: dict[str, Any]) -> None:

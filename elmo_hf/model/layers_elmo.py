@@ -65,6 +65,7 @@ def checked_words(input_ids: Any, attention_mask: Tensor | None, config: ElmoCon
         ValueError: if ids or mask have a wrong shape, if the ids' type is too small for the model's largest id, or if
             the model has no entry for an id where the mask is True.
     """
+    check_ids_of_word(input_ids, config)
     check_shape("input_ids", input_ids, ("batch", "words", *config.id_shape))
     dtype = input_ids.dtype
     if dtype.is_floating_point or dtype.is_complex or dtype == torch.bool:
@@ -79,6 +80,17 @@ def checked_words(input_ids: Any, attention_mask: Tensor | None, config: ElmoCon
         if config.num_input_words > 0:
             check_range("input_ids", words[:, :-1], config.num_characters)
     return input_ids, mask
+
+
+def check_ids_of_word(input_ids: Any, config: ElmoConfig) -> None:
+    """Raises ValueError if each word has another number of ids than the model reads, as from another tokenizer."""
+    shape: tuple[int, ...] = tuple(getattr(input_ids, "shape", ()))
+    if len(shape) == 3 and len(config.id_shape) == 1 and shape[2] != config.id_shape[0]:
+        legal = (
+            f"the ids of a tokenizer with the model's `max_word_length`, {config.max_word_length} (in "
+            f"tokenizer_config.json and config.json), so {config.id_shape[0]} ids a word"
+        )
+        require(False, "input_ids", legal, shape[2])
 
 
 def checked_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:

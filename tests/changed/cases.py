@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from elmo_hf.disk.checksums import SUMS
+from elmo_hf.embedding.shards import JOINED, identity_of
 from tests.faults.runs import Outcome, at_change, die
 from tests.helpers.archives import read_files
 
 from .changes import FILE_CHANGES, YEAR, Target, copy, delete
-from .elsewhere import HUB, TOY
+from .elsewhere import CACHE, HUB, TOY
 from .shelf import PROTOCOL
 from .surroundings import Surroundings, interrupt
 from .things import THINGS, Thing, copy_inputs, inputs_of, make_inputs
@@ -28,6 +29,7 @@ SHARE_OF_CHECKS, SHARE_OF_FILES, SHARE_OF_INPUTS, SHARE_OF_GENTLE_STOPS = 0.25, 
 NOT_SEEN = (
     (r".*", r"date"),  # the content is the same
     (r"[^/]+", r"duplicate to a user's name"),  # in a checkpoint it is seen
+    (r"(_index/)?SHA256SUMS", r"duplicate( to a user's name)?"),  # nothing reads it
     (r"README\.md", r".*"),  # a card may be edited
     (r"(log\.json|curve\.png|run\.json|runs(/.*)?)", r".*"),  # these decide no number of the model
     (r"_index/SHA256SUMS", r"remove|rename"),  # as in folders of an earlier version
@@ -144,9 +146,9 @@ def judge_second_run(workshop: Workshop, name: str, folder: Path, generator: ran
     moment = generator.randint(0, workshop.num_changes(name))
     stop = interrupt if generator.random() < SHARE_OF_GENTLE_STOPS else die
     stopped = workshop.stopped(name, moment, stop)
-    shutil.copytree(stopped, folder)
+    copy_case(stopped, folder)
     before = workshop.root / f"{folder.name}, before"
-    shutil.copytree(stopped, before)
+    copy_case(stopped, before)
     if generator.random() < SHARE_OF_FILES:
         change = change_a_file(workshop, name, folder, (moment, stop), generator)
     else:
@@ -177,7 +179,7 @@ def judge_second_run(workshop: Workshop, name: str, folder: Path, generator: ran
 def judge_check(workshop: Workshop, name: str, folder: Path, generator: random.Random) -> Judgement:
     """Changes one file or folder of a finished thing, and runs `elmo-hf check`."""
     thing = THINGS[name]
-    shutil.copytree(workshop.undisturbed(name), folder)
+    copy_case(workshop.undisturbed(name), folder)
     result = folder / thing.result
     what, path, touched = change_one(workshop, name, folder, sorted(result.rglob("*")), (FINISHED, die), generator)
     return judge_by_check(name, folder, Change(what, Surroundings.of(thing), path, touched, [], False))
@@ -200,6 +202,22 @@ def judge_by_check(name: str, folder: Path, change: Change) -> Judgement:
     may_be_unseen = any(re.fullmatch(names, inner) and re.fullmatch(changes, kind) for names, changes in NOT_SEEN)
     is_unseen = outcome.code == 0 and may_be_unseen
     return Judgement(UNSEEN if is_unseen else DEFECT, name, change.name, outcome.output[-2000:])
+
+
+def copy_case(source: Path, folder: Path) -> None:
+    """Copies the folder of a case."""
+    shutil.copytree(source, folder)
+    renew_marks(source, folder)
+
+
+def renew_marks(source: Path, folder: Path) -> None:
+    """Names copies in the marks of shards: a mark names the file joined from them by its number on the disk."""
+    for mark in source.glob(f"work/*.partial/{JOINED}"):
+        file = mark.parent.with_suffix("")
+        copied_mark, copied_file = folder / mark.relative_to(source), folder / file.relative_to(source)
+        is_of_file = file.is_file() and mark.read_text(encoding="ascii") == identity_of(file)
+        if is_of_file and copied_mark.is_file() and copied_file.is_file():
+            copied_mark.write_text(identity_of(copied_file), encoding="ascii")
 
 
 def change_one(
@@ -246,11 +264,17 @@ def change_a_file(
     inputs, work = inputs_of(thing, folder), work_of(thing, folder)
     is_of_input = not work or (len(inputs) > 0 and generator.random() < SHARE_OF_INPUTS)
     what, path, touched = change_one(workshop, name, folder, inputs if is_of_input else work, stopped, generator)
-    words = [part for part in path.relative_to(folder).parts if part not in ("in", "work")]
+    words = []
+    for changed in [path, *touched]:  # a swap touches two files
+        words += [part for part in changed.relative_to(folder).parts if part not in ("in", "work")]
     words += ["training text", "held-out text"]  # of `pretrain`, each of any number of files
     words.append(Path(thing.result).name)
     if thing.reads:
         words.append(TOY)
+    # The twin of a whole download with its list is another published model.
+    downloads = folder / "work" / CACHE
+    if what.startswith("put a twin") and path in (downloads, downloads / TOY):
+        is_of_input = True
     return Change(what, Surroundings.of(thing), path, touched, words, is_of_input or thing.start != "")
 
 
@@ -299,17 +323,15 @@ def fault_of_result(workshop: Workshop, thing: Thing, name: str, folder: Path, c
     is_downloaded = thing.reads != "" and difference(thing, folder, expected, change.touched) == ""
     if change.is_of_input and not is_downloaded:
         expected = workshop.new_folder(f"{folder.name}, fresh", thing, folder / "in")
-        if thing.start:
-            repeat(change, folder, expected)
+        repeat(change, folder, expected)
         fresh = change.surroundings.run(expected)
         if fresh.code != 0:
             return f"ended well, but is refused in a new folder: {fresh.output[-1500:]}"
     new = [*change.touched]
     if thing.holds_others:
         new += entries_in(workshop.undisturbed(name), thing, folder)
-        if change.name.startswith("argument"):  # it gives the result, and what a killed process leaves, another name
-            new += entries_in(workshop.root / f"{folder.name}, before", thing, folder)
-    fault = difference(thing, folder, expected, new)
+    # A resumed run may log at other steps than it did before; the losses that it logged there stay.
+    fault = difference(thing, folder, expected, new, has_losses="--logging-steps 1" not in change.name)
     if not fault and change.surroundings.command == thing.command.split():
         fault = thing.measure(outcome.output, folder)
     if not fault and thing.command.startswith("pretrain"):
@@ -324,11 +346,13 @@ def entries_in(other: Path, thing: Thing, folder: Path) -> list[Path]:
     return [folder / path.relative_to(other) for path in (other / thing.result).iterdir()]
 
 
-def difference(thing: Thing, folder: Path, expected: Path, new_paths: list[Path]) -> str:
+def difference(thing: Thing, folder: Path, expected: Path, new_paths: list[Path], has_losses: bool = True) -> str:
     """In what the work of a case differs from the expected one, apart from new names, such as those of a change."""
     if not (folder / thing.result).exists():
         return f"{thing.result} is missing"
     there, wanted = comparable(folder / "work"), comparable(expected / "work")
+    if not has_losses:
+        there, wanted = without_losses(there), without_losses(wanted)
     new = [path.relative_to(folder / "work").as_posix() for path in new_paths if path.is_relative_to(folder / "work")]
     for name in sorted(there.keys() - wanted.keys()):
         if not any(name == path or name.startswith(f"{path}/") for path in new):
@@ -361,6 +385,13 @@ def comparable(work: Path) -> dict[str, bytes]:
             data = json.dumps([without_times(entry) for entry in json.loads(data)]).encode()
         files[name] = data
     return files
+
+
+def without_losses(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The files of a run of pretraining without the training losses in the log and in the first column of the card."""
+    log = [entry for entry in json.loads(files["out/log.json"]) if "loss" not in entry]
+    card = re.sub(rb"(?m)^\| [^|\n]+ (?=\| [\d.]+ \| \d+ \|)", b"| ", files["out/README.md"])
+    return files | {"out/log.json": json.dumps(log).encode(), "out/README.md": card}
 
 
 def without_place(card: bytes, root: Path) -> bytes:
@@ -399,6 +430,7 @@ def undo(change: Change, folder: Path, before: Path) -> None:
         original = before / path.relative_to(folder)
         if original.exists() and path.parent.exists():  # what a killed process left, a refusal may remove
             copy(original, path)
+    renew_marks(before, folder)
 
 
 def repeat(change: Change, folder: Path, other: Path) -> None:

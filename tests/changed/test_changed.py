@@ -1,12 +1,15 @@
 """After an interruption and one change, the same command gives the undisturbed result or a refusal; a few cases."""
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
-from .cases import DEFECT, Change, Workshop, difference, run_case, undo
+from elmo_hf.embedding.shards import JOINED, identity_of
+
+from .cases import DEFECT, Change, Workshop, copy_case, difference, renew_marks, run_case, undo
 from .changes import FILE_CHANGES, Target
 from .surroundings import Surroundings
 from .things import THINGS
@@ -49,6 +52,22 @@ def test_the_judge_names_what_differs_what_is_missing_and_what_is_left_over(tmp_
     assert difference(thing, more, expected, []) == "out/c is left over"
     assert difference(thing, more, expected, [new]) == ""
     assert difference(thing, tmp_path / "none", expected, []) == "work/out is missing"
+
+
+def test_in_a_copied_case_the_mark_of_joined_shards_names_the_copy_and_any_other_mark_stays(tmp_path: Path) -> None:
+    work = tmp_path / "case" / "work"
+    for name in ("out.npz", "other.npz"):
+        (work / f"{name}.partial").mkdir(parents=True)
+        (work / name).write_text(name)
+        (work / f"{name}.partial" / JOINED).write_text(identity_of(work / "out.npz"))
+    copy_case(tmp_path / "case", tmp_path / "copy")
+    copied = tmp_path / "copy" / "work"
+    assert (copied / "out.npz.partial" / JOINED).read_text() == identity_of(copied / "out.npz")
+    assert (copied / "other.npz.partial" / JOINED).read_text() == identity_of(work / "out.npz")
+    shutil.copy2(work / "out.npz", copied / "restored")
+    (copied / "restored").rename(copied / "out.npz")
+    renew_marks(tmp_path / "case", tmp_path / "copy")
+    assert (copied / "out.npz.partial" / JOINED).read_text() == identity_of(copied / "out.npz")
 
 
 @pytest.mark.parametrize("name", FILE_CHANGES)

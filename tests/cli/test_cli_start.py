@@ -143,7 +143,11 @@ WRONG = {
     "pretrain file.txt -o lm --vocabulary files": "expected a file, found files, a folder that holds o.json",
     "pretrain file.txt -o lm --vocabulary words --config files": "files must be a file, found a folder.",
     "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": "file.txt is damaged",
-    "pretrain file.txt -o lm --vocabulary words --config typo.json": "`cell_sise`, `layers`",
+    "pretrain file.txt -o lm --vocabulary words --config typo.json": "no model can be made with typo.json: a new model "
+    "cannot have `cell_sise`, `layers`",
+    "pretrain file.txt -o lm --vocabulary words --config large.json": "no model can be made with large.json: "
+    "`max_word_length` must be at most 4,096",
+    "pretrain file.txt -o lm --vocabulary words --config wrong.json": "with wrong.json: `cell_clip` must",
     "pretrain file.txt -o lm --vocabulary words --softmax sampled": "`num_softmax_samples`",
     "pretrain file.txt -o lm --vocabulary file.txt": "<UNK>",
     "fill tiny file.txt": "there is no gap in 'text': write ___",
@@ -165,6 +169,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "bad.jsonl": '"fine"\n{"sentence": 1}\n',
         "words": "<S>\n</S>\n<UNK>\ntext\n",
         "typo.json": '{"cell_sise": 3, "layers": 2, "cell_size": 4}',
+        "large.json": '{"max_word_length": 4097, "char_filters": [[1, 2]], "projection_size": 3, "cell_size": 4}',
+        "wrong.json": '{"cell_clip": -1}',
         **dict.fromkeys(("file.txt", "my own file.txt", "there/file", "there.npz", "there.pt2", "there.tsv"), "text\n"),
         **dict.fromkeys(("files/o.json", "files/weights.hdf5"), "text\n"),
         **dict.fromkeys(("many/a.txt", "many/b.txt", "many/c.txt", "many/d.txt"), "text\n"),
@@ -284,6 +290,13 @@ def test_a_command_ends_with_a_line_and_a_code(error: BaseException, code: int, 
 def test_mistakes_of_this_package_keep_their_traceback_and_click_ends_where_the_reader_has_seen_enough() -> None:
     assert line_of(RuntimeError("a mistake")) is None
     assert line_of(BrokenPipeError()) is None  # `elmo-hf models | head -1`
+
+
+@pytest.mark.parametrize("library", ["botocore.exceptions", "aiohttp", "azure.core.exceptions"])
+def test_an_error_of_the_library_of_a_store_is_one_line(library: str) -> None:
+    error = type("ConnectionFailed", (Exception,), {"__module__": library})("Could not\nconnect")
+    line = line_of(error) or ""
+    assert line.startswith("a store does not answer as it should (Could not connect); look at its address")
 
 
 def test_where_memory_is_short_only_an_option_of_the_command_is_recommended() -> None:

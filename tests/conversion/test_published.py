@@ -74,7 +74,11 @@ def test_files_and_a_record_of_their_checksums_are_kept(server: FileServer, tmp_
     record = (folder / "SHA256SUMS").read_text(encoding="utf-8")
     assert record == f"{digests[0]}  {OPTIONS}\n{digests[1]}  {WEIGHTS}\n"  # as sha256sum writes it
     assert weights.read_bytes() == (BASE / "weights.hdf5").read_bytes()
+    for left in (tmp_path / ".small.lock", folder / f".{WEIGHTS}.lock"):  # by a process that was killed at the end
+        left.touch()
     assert download("small", server.url, folder)[0] == weights
+    assert fetch([server.url + WEIGHTS], weights) == weights
+    assert [*tmp_path.rglob(".*")] == []
     assert len(server.asked) == 2
     weights.write_bytes(b"something else")
     with pytest.raises(ConversionError, match=f"SHA256SUMS lists. .* delete there SHA256SUMS, {OPTIONS}, {WEIGHTS}"):

@@ -172,6 +172,9 @@ def test_addresses_are_downloaded_once(tmp_path: Path, monkeypatch: pytest.Monke
             vectors = elmo(batch_to_ids(golden.sentences["call1"]))["elmo_representations"][0]
             assert_close(vectors, golden.expected["mix"][0])
             shutil.rmtree(folder, ignore_errors=True)
+            path = pretrained.download_path(f"file://{folder}/weights.hdf5")
+            assert [*path.parent.iterdir()] == [path]
+            path.with_name(f".{path.name}.lock").touch()  # by a process that was killed at the end
 
 
 def test_a_page_in_place_of_a_file_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from elmo_hf import ElmoTokenizer
+from elmo_hf.disk.whole_files import only_writer
 from elmo_hf.embedding.feature_cache import add_bilm_layers
 from tests.helpers.task_models import LSTM, C, make_task_model
 from tests.helpers.task_training import TOKENIZER, each_task, make_dataset, make_trainer
@@ -117,11 +118,18 @@ def test_while_layers_are_computed_nothing_has_a_name_of_their_folder_and_what_a
     assert (folder / file.name).read_bytes() == file.read_bytes()
 
 
-def test_what_a_killed_process_left_beside_kept_layers_is_removed_when_they_are_used(tmp_path: Path) -> None:
+def test_what_killed_processes_left_of_any_layers_is_removed_and_a_running_process_keeps_its_files(
+    tmp_path: Path,
+) -> None:
     dataset, model = make_dataset("labelling"), make_task_model("labelling")
     add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
     (file,) = tmp_path.iterdir()
-    (tmp_path / f".{file.name}.lock").touch()
-    (tmp_path / f".{file.name}.partial").mkdir()
-    add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
-    assert [*tmp_path.iterdir()] == [file]
+    for name in (file.name, "0123.arrow"):  # the second with another fingerprint
+        (tmp_path / f".{name}.lock").touch()
+        (tmp_path / f".{name}.partial").mkdir()
+    (tmp_path / ".4567.arrow.partial").mkdir()  # its lock was removed
+    with only_writer(tmp_path / "89ab.arrow") as partial:
+        partial.mkdir()
+        running = {partial, partial.with_suffix(".lock")}
+        add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
+        assert {*tmp_path.iterdir()} == {file, *running}

@@ -46,6 +46,16 @@ def fields(file: str, **changes: Any) -> Change:
     return change
 
 
+def in_both_configs(**changes: Any) -> Change:
+    """Changes fields that the configs of a model and of its tokenizer share."""
+
+    def change(folder: Path) -> None:
+        for file in ("config.json", "tokenizer_config.json"):
+            fields(file, **changes)(folder)
+
+    return change
+
+
 def holding(file: str, content: bytes | Callable[[bytes], bytes], size: int = 0) -> Change:
     """Replaces a file, followed by zeros that take no room on the disk, up to `size` bytes."""
 
@@ -147,8 +157,12 @@ HOSTILE_FOLDERS: dict[str, tuple[Change, str]] = {
         # No weight of this model has the size of the others.
         f"most {name}": (fields("config.json", **{name: MOST.get(name, MOST_NUMBER)}), FOUND.get(name, NO_ERROR))
         for name in FOUND | MOST
-        if name != "largest id"
+        if name not in ("largest id", "max_word_length")
     },
+    "most max_word_length": (in_both_configs(max_word_length=MOST["max_word_length"]), NO_ERROR),
+    "longer words of the tokenizer": (fields("tokenizer_config.json", max_word_length=12), "`max_word_length` of the"),
+    "longer words of the model": (fields("config.json", max_word_length=12), "`max_word_length` of the"),
+    "words of the model": (fields("config.json", token_encoder="word_embedding"), "'word_embedding', found 'char_cnn'"),
     "labels of a CRF": (
         lambda folder: (write_files(folder, saved(CRF)), fields("config.json", num_labels=10**5)(folder)),
         "`crf.end",
