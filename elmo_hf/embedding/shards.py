@@ -318,10 +318,10 @@ class Shards:
         """Lists the files that exist, which must be of this job."""
         self._sizes = self._folder.sizes()
         recorded = self._folder.read([JOB])[0].decode(errors="replace")
-        lines = self._job.splitlines()
-        recorded_lines = recorded.splitlines()
-        other = " ".join(line for line in lines if line not in recorded_lines)
-        beyond = " ".join(line for line in recorded_lines if line not in lines)
+        settings = _lines_of_json(self._job)
+        recorded_settings = _lines_of_json(recorded)
+        other = ", ".join(line for line in settings if line not in recorded_settings)
+        beyond = ", ".join(line for line in recorded_settings if line not in settings)
         if other or beyond:
             difference = f"than {other}" if other else f"with {beyond}"
             raise ValueError(
@@ -544,6 +544,11 @@ def _text_of(sentence: Sentence) -> str:
     if isinstance(sentence, Protein):
         return sentence.name
     return sentence if isinstance(sentence, str) else " ".join(sentence)
+
+
+def _lines_of_json(text: str) -> list[str]:
+    """The lines of a JSON object as it is written here, without indents and the commas at their ends."""
+    return [line.strip().rstrip(",") for line in text.splitlines()]
 
 
 def _spans(window: SentenceWindow) -> list[Span]:

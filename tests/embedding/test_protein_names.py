@@ -188,7 +188,7 @@ def test_a_run_goes_on_with_its_own_names_alone(output: str, embed: Any) -> None
     by_id = {"protein_names": ProteinNames(HeaderPart(1))}
     folder = unjoined(embed, output, "p.fasta", **by_id)
     for names, difference in ((None, "with"), (ProteinNames(HeaderPart(2)), "than")):
-        with pytest.raises(ValueError, match=f'holds shards of another job {difference}  "protein_names": "part '):
+        with pytest.raises(ValueError, match=f'holds shards of another job {difference} "protein_names": "part '):
             embed(output, "p.fasta", protein_names=names)
     assert embed(output, "p.fasta", **by_id) == 2
     assert output == "out/" or not folder.exists()

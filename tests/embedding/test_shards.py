@@ -349,7 +349,7 @@ def test_a_run_does_not_go_on_with_other_sentences_or_another_job(
         mixed_model.scalar_mixes[0].set_weights([0.3, 0.5, 0.2])
     said = f"the input changed: {folder}/part-0000"
     if change in OF_THE_JOB:
-        said = f'{folder} holds shards of another job than  "{change}": '
+        said = f'{folder} holds shards of another job than "{change}": '
     with pytest.raises(ValueError, match=f"^{said}"):
         embed(output, name, **given)
     assert (contents(folder), counts) == (whole, [])
