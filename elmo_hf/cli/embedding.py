@@ -156,7 +156,7 @@ def embed(
         processes=processes,
         make_shards=make_shards,
         show_progress=True,
-        look=look_at("the text", tokenizer),
+        look=look_at("the text", tokenizer, model),
     )
     selection = Selection(layers, dtype, chosen, allow_nan)
     with naming_header_options(), _says_what_is_kept(output):

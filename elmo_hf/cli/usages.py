@@ -85,7 +85,7 @@ def usages(
     corpus_names = dict(zip("AB", corpora, strict=False))
     for key, name in corpus_names.items():
         documents = Documents.find([name], str(output), **reading)
-        look = look_at(name, tokenizer)
+        look = look_at(name, tokenizer, model)
         usages_of[key], vectors_of[key] = find_usages(loaded, tokenizer, documents, all_forms, most, look)
         say(f"{key}: {name}, {counted(len(usages_of[key]), 'usage')}: {_counts_of_forms(usages_of[key])}.")
     if sum(len(usages) for usages in usages_of.values()) == 1:

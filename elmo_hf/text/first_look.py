@@ -91,6 +91,13 @@ def are_single_words(texts: Iterable[str]) -> bool:
     return 2 * num_single > len(filled) and median_length <= LONGEST_WORD
 
 
+def are_unsplit(texts: Iterable[str]) -> bool:
+    """Whether most texts are one word of several letters, as proteins without blanks; blank texts do not count."""
+    filled = [text.strip() for text in texts if text.strip()]
+    num_unsplit = sum(len(text) > 1 and len(text.split()) == 1 for text in filled)
+    return 2 * num_unsplit > len(filled)
+
+
 def num_ends(text: str) -> int:
     """How many sentences end within a text: a mark, then blanks and a capital."""
     return len(re.findall(r"[.!?][\"')\]”’»]*\s+[\"'(\[“‘«]*[A-Z]", text))
