@@ -15,11 +15,12 @@ from ..text.installed import require_packages
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
 from .dry_run import show
 from .errors import STOPPED, check_usage, counted_sentences, refuse_alone, say
-from .protein_notes import naming_header_options, note_names
+from .protein_notes import naming_header_options, note_names, note_numbers
 from .split_notes import look_at
 
 if TYPE_CHECKING:
     from ..embedding.chosen_words import ChosenWords
+    from ..embedding.protein_names import ProteinNames
     from ..embedding.window_vectors import Selection
 
 # The vectors that `embed` keeps of a sentence.
@@ -164,7 +165,7 @@ def embed(
     if processes.is_main_process:
         say(f"Wrote {counted_sentences(count)} to {output}.")
         _note_what_was_kept(selection, words, loaded.config.pooling)
-        note_names(names)
+        _note_proteins(names, output, options.shard_format)
 
 
 @contextmanager
@@ -194,6 +195,17 @@ def _note_what_was_kept(selection: "Selection", words: str | None, pooling: str)
     """Prints notes on the vectors that were written, where they may not be what a user expects."""
     _note_no_words(selection.words, words)
     _note_pooling(selection.layers, pooling)
+
+
+def _note_proteins(names: "ProteinNames", output: str, shard_format: str) -> None:
+    """Prints notes on the names of proteins, as the output has them."""
+    from elmo_hf.embedding.shards import is_folder
+    from elmo_hf.embedding.vector_files import WRITERS, write_hdf5
+
+    note_names(names)
+    suffix = f".{shard_format}" if is_folder(output) else Path(output).suffix
+    if WRITERS[suffix] is write_hdf5:
+        note_numbers(names)
 
 
 def _note_no_words(chosen: "ChosenWords | None", words: str | None) -> None:

@@ -49,3 +49,15 @@ def note_names(names: "ProteinNames") -> None:
             f"or in folders, such as {names.changed!r}; `_` replaces its slashes, or is added at its end.",
             is_error=True,
         )
+
+
+def note_numbers(names: "ProteinNames") -> None:
+    """Prints to standard error that hdf5 does not find proteins by names that are numbers, if there are such names."""
+    if names.num_numbers:
+        say(
+            f"Note: {counted(names.num_numbers, 'protein')} had a name that is a number, such as {names.number!r}. "
+            "hdf5 has proteins under their numbers, counted from 0, so "
+            f'`file["{names.number}"]` may be another protein, or none; `sentence_to_index` has the number of each '
+            "name. In .npz each name finds its own protein.",
+            is_error=True,
+        )
