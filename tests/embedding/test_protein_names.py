@@ -324,3 +324,32 @@ def test_a_note_says_that_hdf5_has_other_proteins_under_names_that_are_numbers(
     assert np.load("v.npz")["0"].shape[1] == 1
     Path("p.fasta").write_text(">a\nMK\n>b1\nMKV\n", encoding="utf-8")
     assert "Note" not in run("embed", tiny_folder, "p.fasta", "-o", "w.hdf5").stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (">a\nMK\n>b\n>c\nW\n", "3 proteins (1 of them without residues)"),
+        (">a\nMK\n", "1 protein"),
+    ],
+)
+def test_proteins_are_counted_as_proteins(
+    content: str, expected: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.fasta").write_text(content, encoding="utf-8")
+    result = run("embed", tiny_folder, "p.fasta", "-o", "v.npz")
+    assert result.stdout == f"Wrote {expected} to v.npz.\n"
+    assert " proteins" in result.stderr  # the progress bar
+    assert f"holds     {expected}\n" in output_of("embed", tiny_folder, "p.fasta", "--dry-run")
+
+
+def test_proteins_beside_text_are_counted_as_sentences(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.fasta").write_text(">a\nMK\n", encoding="utf-8")
+    Path("t.txt").write_text("Yes .\n\n", encoding="utf-8")
+    assert output_of("embed", tiny_folder, "p.fasta", "t.txt", "-o", "v.npz").startswith(
+        "Wrote 3 sentences (1 of them blank) to "
+    )
