@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from typer import Argument, Option
 
+from ..folder.model_names import refuse_unknown
 from ..text.batches import BATCH_POSITIONS
 from ..text.installed import require_packages
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
@@ -113,8 +114,7 @@ def embed(
     refuse_alone("--id N", id_part is not None, split_char=split_char)
     check_usage(split_char != "", "--split-char must not be empty.")
     check_usage(dry_run or bool(output), "Missing option '--output' / '-o'; or give --dry-run.")
-    import pyarrow
-
+    refuse_unknown(model)
     from elmo_hf.embedding.chosen_words import ChosenWords
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.processes import Alone, launched
@@ -140,8 +140,7 @@ def embed(
         refuse_finished(Path(output))  # before the model is loaded
     chosen = None if words is None else ChosenWords(words)
 
-    # pyarrow's own memory pool keeps up to 100 MiB of unused memory.
-    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+    _use_system_memory_pool()
     if engine is None:
         make_shards, processes = None, launched(on_cpu=device == "cpu")
     else:
@@ -181,6 +180,13 @@ def _says_what_is_kept(output: str) -> Iterator[None]:
             raise
         line = f"Stopped. {folder} is kept, with its complete parts, if any; the same command goes on from there."
         raise KeyboardInterrupt(line, STOPPED[1]) from stop
+
+
+def _use_system_memory_pool() -> None:
+    """Replaces pyarrow's own memory pool, which keeps up to 100 MiB of unused memory."""
+    import pyarrow
+
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
 
 
 def _workers_of_ray(device: str | None) -> Any:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from ..folder.model_names import refuse_unknown
 from ..text.escapes import printable
 from .arguments import Language, Licence, Model, SourceOfWeights
 from .errors import counted, say, say_table
@@ -112,6 +113,7 @@ def export(
     The file runs without this package and takes any number of texts and words. A task's model is written with its head,
     any other model without one. The file is kept only if its outputs equal the model's.
     """
+    refuse_unknown(model)
     from elmo_hf.share.export import NamedTensors, check_output, export_model, load_for_export
 
     check_output(output)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from ..disk.whole_files import check_new_file, new_file
+from ..folder.model_names import refuse_unknown
 from ..text.installed import require_packages
 from .arguments import Column, Device, Encoding, InputFormat, Model, SplitIntoWords, usable_device
 from .errors import check_usage, counted, say
@@ -63,6 +64,7 @@ def usages(
     are_different = len(set(corpora)) == len(corpora)
     check_usage(are_different and len(corpora) <= 2, f"give one corpus, or two different ones, found {len(corpora)}.")
     _check_outputs(output, plot, vectors)
+    refuse_unknown(model)
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.usages import find_usages
     from elmo_hf.folder.loading import load_complete, load_tokenizer

@@ -11,6 +11,7 @@ meant, else the published model; a note says which, because the name could mean 
 
 import difflib
 import functools
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -111,6 +112,19 @@ def _is_published(name: str) -> bool:
     """Whether a published model has the name. A name with a slash is a path or a repository."""
     has_slash = "/" in name or "\\" in name
     return not has_slash and name in ModelNames.published()
+
+
+def refuse_unknown(name: str) -> None:
+    """Refuses a name that no model can have, before anything heavy is imported; a name with a slash may be on the Hub.
+
+    Raises:
+        UnknownNameError: if there is neither such a folder nor such a short name.
+    """
+    is_short = "/" not in name and "\\" not in name
+    if not is_short or os.path.exists(name):  # `Path.exists` raises an error if a name is too long
+        return
+    if name != TINY and name not in ModelNames.published():
+        raise UnknownNameError(name)
 
 
 def holds_model(folder: Path) -> bool:
