@@ -16,7 +16,7 @@ from ..text.installed import require_packages
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
 from .dry_run import show
 from .errors import STOPPED, check_usage, counted_sentences, refuse_alone, say
-from .protein_notes import naming_header_options, note_names, note_numbers
+from .protein_notes import naming_header_options, note_names, note_not_in_hdf5
 from .split_notes import look_at
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _note_proteins(names: "ProteinNames", output: str, shard_format: str) -> Non
     note_names(names)
     suffix = f".{shard_format}" if is_folder(output) else Path(output).suffix
     if WRITERS[suffix] is write_hdf5:
-        note_numbers(names)
+        note_not_in_hdf5(names)
 
 
 def _note_no_words(chosen: "ChosenWords | None", words: str | None) -> None:

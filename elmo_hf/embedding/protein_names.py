@@ -61,8 +61,8 @@ class ProteinNames:
         num_repeated: how many proteins had the name of an earlier one.
         repeated: the first of these, by its new name.
         num_unnamed: how many proteins had no name.
-        num_numbers: how many names are numbers, by which hdf5 finds other proteins.
-        number: the first of these.
+        num_not_in_hdf5: how many names are no names in hdf5 (`is_name_in_hdf5`).
+        not_in_hdf5: the first of these.
         num_changed: how many names could not be keys and were changed.
         changed: the first of these, as it was.
         num_empty: how many proteins had no residues.
@@ -77,12 +77,13 @@ class ProteinNames:
     def begin(self) -> None:
         """Forgets all names, before the input is read again."""
         self._counts: dict[str, int] = {}
+        self._number = ""
         self._has_text = False
         self.num_repeated = 0
         self.repeated = ""
         self.num_unnamed = 0
-        self.num_numbers = 0
-        self.number = ""
+        self.num_not_in_hdf5 = 0
+        self.not_in_hdf5 = ""
         self.num_changed = 0
         self.changed = ""
         self.num_empty = 0
@@ -163,9 +164,11 @@ class ProteinNames:
             self._count_change(name)
             name += "_"
         unique = self._unique(name)
+        if not is_name_in_hdf5(unique):
+            self.num_not_in_hdf5 += 1
+            self.not_in_hdf5 = self.not_in_hdf5 or unique
         if unique.isdecimal():
-            self.num_numbers += 1
-            self.number = self.number or unique
+            self._number = self._number or unique
             self._refuse_numbers()
         if len(protein) == 0:
             self._count_empty(unique)
@@ -209,11 +212,16 @@ class ProteinNames:
             self.empty.append(name)
 
     def _refuse_numbers(self) -> None:
-        if self._has_text and self.number:
+        if self._has_text and self._number:
             raise ValueError(
-                f"a protein has the name {self.number!r}, and the sentences of the other files have numbers as their "
+                f"a protein has the name {self._number!r}, and the sentences of the other files have numbers as their "
                 "names; embed proteins and text apart."
             )
+
+
+def is_name_in_hdf5(name: str) -> bool:
+    """Whether hdf5 finds an array by this name: no number of a sentence, and no path."""
+    return not name.isdecimal() and "/" not in name and name != "."
 
 
 def _first_word(text: str) -> str:

@@ -307,18 +307,19 @@ def test_embed_says_which_names_it_made_and_takes_a_part_of_the_header(
 
 
 @pytest.mark.parametrize("output", ["v.hdf5", "v.h5", "v/ --format hdf5"])
-def test_a_note_says_that_hdf5_has_other_proteins_under_names_that_are_numbers(
+def test_a_note_says_which_names_find_other_proteins_in_hdf5_or_none(
     output: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("p.fasta").write_text(">a\nMK\n>1\nMKV\n>0\nW\n>1\nWW\n", encoding="utf-8")
-    note = "Note: 2 proteins had a name that is a number, such as '1'. hdf5 has proteins under their numbers"
+    Path("p.fasta").write_text(">a\nMK\n>1\nMKV\n>0\nW\n>1\nWW\n>A/1-5\nWWWW\n", encoding="utf-8")
+    note = "Note: 3 proteins had a name that is a number or a path, such as '1'. hdf5 has proteins under their numbers"
     result = run("embed", tiny_folder, "p.fasta", "-o", *output.split())
     assert note in result.stderr
     path = next(Path("v").glob("*.hdf5")) if output.startswith("v/") else Path(output)
     with h5py.File(path) as file:
         index = json.loads(file["sentence_to_index"][0])
-        assert {name: file[number].shape[1] for name, number in index.items()} == {"a": 2, "1": 3, "0": 1, "1 (2)": 2}
+        lengths = {name: file[number].shape[1] for name, number in index.items()}
+        assert lengths == {"a": 2, "1": 3, "0": 1, "1 (2)": 2, "A/1-5": 4}
         assert file["0"].shape[1] == 2  # the first protein, which is called a
     assert note not in run("embed", tiny_folder, "p.fasta", "-o", "v.npz").stderr
     assert np.load("v.npz")["0"].shape[1] == 1
