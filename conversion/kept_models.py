@@ -60,12 +60,16 @@ class KeptModels:
         """Whether the model was used before and is on this machine."""
         return (self.folder / name).is_dir()
 
+    def has_address(self, name: str) -> bool:
+        """Whether the model can be downloaded; others must be fetched by hand."""
+        return bool(self.published[name].addresses)
+
     def size_on_disk(self, name: str) -> str:
         """The size of a kept model's folder, such as `375 MB`; else `-`, or `by hand` if the model has no address."""
         if self.is_kept(name):
             num_bytes = sum(path.stat().st_size for path in (self.folder / name).iterdir())
             return f"{num_bytes / 1e6:.0f} MB"
-        return "-" if self.published[name].addresses else "by hand"
+        return "-" if self.has_address(name) else "by hand"
 
     def facts(self, name: str) -> list[tuple[str, str]]:
         """All that is known of a published model as rows of a name and a value; raises ValueError if there is none."""
@@ -99,7 +103,7 @@ class KeptModels:
         if self.is_kept(name):
             remove_leftovers(folder)
             return folder
-        if not self.published[name].addresses:
+        if not self.has_address(name):
             raise ConversionError(
                 f"the published model {name} has no known address, so it cannot be downloaded. {self._advice(name)}"
             )

@@ -66,6 +66,7 @@ def plot(weights: dict[tuple[str, str], np.ndarray], path: Path) -> None:
         axes.set_yticks(range(len(means)), ["token", *(f"layer {layer}" for layer in range(1, len(means)))])
         axes.set_title(f"ELMo at the {place} of the LSTM")
     figure.savefig(path, dpi=80)
+    recipe.plt.close(figure)
 
 
 def main(

@@ -95,6 +95,7 @@ def plot(queries: np.ndarray, others: np.ndarray, sentences: list[list[str]], wo
         axes.set_title(f"layer {layer}" if layer else f"{word}: layer 0, without context")
     figure.legend(loc="outside lower center")
     figure.savefig(path, dpi=80)
+    recipe.plt.close(figure)
 
 
 @app.command(cls=Command)

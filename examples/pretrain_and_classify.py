@@ -163,6 +163,7 @@ def plot(accuracies: dict[tuple[str, str], list[float]], path: Path) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("accuracy (%)")
     figure.savefig(path, dpi=80)
+    recipe.plt.close(figure)
 
 
 def main(

@@ -145,6 +145,7 @@ def plot(scores: dict[str, list[list[float]]], path: Path) -> None:
     axes.set_ylabel("accuracy (%)")
     figure.legend(loc="outside upper center", ncols=2)
     figure.savefig(path, dpi=80)
+    recipe.plt.close(figure)
 
 
 def random_model(trained: ElmoModel, seed: int) -> ElmoModel:

@@ -320,6 +320,7 @@ def plot_learning_curves(trainer: ElmoTrainer, best: str, path: Path) -> None:
         axes.set_xlabel("epoch")
         axes.legend()
     figure.savefig(path)
+    plt.close(figure)
 
 
 def plot_mix_weights(model: ElmoTaskModel, path: Path) -> None:
@@ -333,6 +334,7 @@ def plot_mix_weights(model: ElmoTaskModel, path: Path) -> None:
     axes.set_ylabel("weight")
     figure.legend(loc="outside upper center", ncols=2)
     figure.savefig(path)
+    plt.close(figure)
 
 
 def plot_confusions(right: list[str], found: list[str], path: Path) -> None:
@@ -341,6 +343,7 @@ def plot_confusions(right: list[str], found: list[str], path: Path) -> None:
     figure, axes = plt.subplots(figsize=(size, size), layout="constrained")
     ConfusionMatrixDisplay.from_predictions(right, found, xticks_rotation="vertical", colorbar=False, ax=axes)
     figure.savefig(path)
+    plt.close(figure)
 
 
 def as_markdown(rows: list[list[str]]) -> str:

@@ -133,6 +133,7 @@ def plot(
             axes.set_xticks(range(len(shown)), shown, rotation=20)
         axes.set(title=task, ylabel=f"{scores[task]} (%)")
     figure.savefig(path, dpi=80)
+    recipe.plt.close(figure)
 
 
 def main(

@@ -134,6 +134,7 @@ def test_recipes_end_in_tables_plots_and_models(tiny_folder: Path, capsys: pytes
 
 @pytest.mark.usefixtures("made_up")
 def test_the_recipe_that_pretrains_compares_mixes_and_inputs(capsys: pytest.CaptureFixture[str]) -> None:
+    open_figures = recipe.plt.get_fignums()
     sizes = {"filters": "1:6,2:10", "projection_size": 16, "cell_size": 16}  # of one size, so there are no projections
     pretrain_and_classify.main("ag_news", Path("own"), **sizes, pretraining_epochs=1, epochs=1)
     row = r"^\| (words|characters) \| [\d.]+ \| ([a-z ]+) \| (?:[\d. ]+|a matrix) \| \d+\.\d\d \|$"
@@ -145,6 +146,7 @@ def test_the_recipe_that_pretrains_compares_mixes_and_inputs(capsys: pytest.Capt
     cards = list(Path("own", "0").glob("*_*/README.md"))
     assert len(cards) == 8
     assert all("| ag_news | 6 | 0." in card.read_text(encoding="utf-8") for card in cards)
+    assert recipe.plt.get_fignums() == open_figures  # each of these plots was closed
 
 
 @pytest.mark.usefixtures("made_up")
@@ -403,7 +405,10 @@ def test_mixes_of_a_saved_model_are_its_weights_and_scales(tmp_path: Path) -> No
     np.testing.assert_allclose(second, [0.5, 0.5, 0.0, 0.7], atol=1e-6)
 
 
-def test_the_legend_of_mixes_covers_no_bar(tiny_config: ElmoConfig, tmp_path: Path) -> None:
+def test_the_legend_of_mixes_covers_no_bar(
+    tiny_config: ElmoConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recipe.plt, "close", lambda figure: None)  # the figure is looked at
     fields = {"task_encoder": "lstm", "num_output_representations": 2}
     model = ElmoForSequenceClassification(ElmoConfig(**tiny_config.to_diff_dict() | fields))
     recipe.plot_mix_weights(model, tmp_path / "mixes.png")

@@ -31,8 +31,8 @@ def note_names(names: "ProteinNames") -> None:
         others = names.num_empty - len(names.empty)
         rest = f" and {others:,} more" if others > 0 else ""
         say(
-            f"Note: {counted(names.num_empty, 'protein')} had no residues, so a vector of the whole protein is zero: "
-            f"{', '.join(name[:MOST_NAME] for name in names.empty)}{rest}.",
+            f"Note: {counted(names.num_empty, 'protein')} had no residues, so no vectors; a vector of the whole "
+            f"protein is zero: {', '.join(name[:MOST_NAME] for name in names.empty)}{rest}.",
             is_error=True,
         )
     if names.num_repeated:

@@ -27,11 +27,28 @@ def info(model: Model) -> None:
     """Describe MODEL and its uses.
 
     Sizes, layers, mixes, softmax, tokenizer, source, licence and the commands that can use it. Weights are neither read
-    nor downloaded.
+    nor downloaded; of a published model that is not here yet, what is known without them is shown.
     """
+    refuse_unknown(model)
+    from elmo_hf.folder.model_names import is_missing
     from elmo_hf.share.model_info import describe
 
-    say_table(describe(model))
+    if is_missing(model):
+        _say_what_is_known(model)
+    else:
+        say_table(describe(model))
+
+
+def _say_what_is_known(name: str) -> None:
+    """Prints what is known of a published model that is not here, and what brings it here."""
+    from elmo_hf.folder.model_names import ModelNames
+
+    published = ModelNames.published()
+    say_table(published.facts(name))
+    if published.has_address(name):
+        say(f"Not here yet: its first use downloads it, as does `elmo-hf convert --model {name} NEW_FOLDER`.")
+    else:
+        say(f"Not here yet: fetch its files, then give `elmo-hf convert --model {name} NEW_FOLDER --from FILES`.")
 
 
 def check(

@@ -11,7 +11,6 @@ meant, else the published model; a note says which, because the name could mean 
 
 import difflib
 import functools
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -70,6 +69,15 @@ class PublishedModels(Protocol):
     def folder_of(self, name: str) -> Path:
         """The folder of the published model, which is downloaded and converted at first use."""
 
+    def is_kept(self, name: str) -> bool:
+        """Whether its folder is on this machine."""
+
+    def has_address(self, name: str) -> bool:
+        """Whether it can be downloaded."""
+
+    def facts(self, name: str) -> list[tuple[str, str]]:
+        """What is known of it without its files, as rows of a name and a value."""
+
 
 class ModelNames:
     """What this room cannot know, because the code that converts published models stands above it.
@@ -108,6 +116,14 @@ def model_folder(name: str | Path) -> str | Path:
     return ModelNames.published().folder_of(short_name)
 
 
+def is_missing(name: str | Path) -> bool:
+    """Whether a name means a published model that is not on this machine, so that its use would download it."""
+    short_name = str(name)
+    if not _is_published(short_name) or holds_model(Path(name)):
+        return False
+    return not ModelNames.published().is_kept(short_name)
+
+
 def _is_published(name: str) -> bool:
     """Whether a published model has the name. A name with a slash is a path or a repository."""
     has_slash = "/" in name or "\\" in name
@@ -119,9 +135,10 @@ def refuse_unknown(name: str) -> None:
 
     Raises:
         UnknownNameError: if there is neither such a folder nor such a short name.
+        OSError: if the system has no names of this length.
     """
     is_short = "/" not in name and "\\" not in name
-    if not is_short or os.path.exists(name):  # `Path.exists` raises an error if a name is too long
+    if not is_short or Path(name).exists():
         return
     if name != TINY and name not in ModelNames.published():
         raise UnknownNameError(name)

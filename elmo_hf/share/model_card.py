@@ -30,6 +30,12 @@ TEMPLATES = resources.files("elmo_hf.model_cards")
 ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
 # The language of models of proteins: ISO 639's code for content without a language.
 NO_LANGUAGE = "zxx"
+# How a user adds what a card lacks.
+EXAMPLES_OF_LABELS = {
+    "licence": "--license mit",
+    "language": "--language en",
+    "source": "--source https://...",
+}
 PROTEIN_EXAMPLE = ("S E Q W E N C E", "P R O T E I N")
 PROTEIN_WORDS = (
     "A word is one residue: write residues apart, as above, or pass lists of letters and `is_split_into_words=True`.\n"
@@ -217,9 +223,10 @@ def provenance(metadata: Mapping[str, Any], asks: bool = True) -> str:
     if rows:
         parts.append("\n".join(["| | |", "|---|---|", *rows]))
     if missing and asks:
+        options = " ".join(EXAMPLES_OF_LABELS[name] for name in missing)
         parts.append(
             f"Not given: {', '.join(missing)}. Fill them in before you share this folder:\n"
-            "`elmo-hf card FOLDER --license mit --language en --source https://...`."
+            f"`elmo-hf card FOLDER {options}`."
         )
     return "\n\n".join(parts)
 

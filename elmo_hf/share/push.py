@@ -51,8 +51,8 @@ PICTURE_NAME = r"(?:\./)?([^()<>\"'/:]+\.(?:png|jpe?g|svg))"
 SHOWN_IN_MARKDOWN = re.compile(rf"!\[[^\]]*\]\(\s*<?{PICTURE_NAME}>?(?:\s+[\"'(][^)]*)?\s*\)")
 SHOWN_IN_HTML = re.compile(rf"<img\s(?:[^>]*\s)?src\s*=\s*[\"']{PICTURE_NAME}[\"']", re.IGNORECASE)
 ADVICE = (
-    "The Hub has the whole commit or nothing of it. Run the same command again, as a user with write access (`hf auth "
-    "login`); large files that arrived are not sent twice. The reason"
+    "The Hub has the whole commit or nothing of it. Pushing needs a network, and a token with write access (`hf auth "
+    "login`). Run the same command again; large files that arrived are not sent twice. The reason"
 )
 
 

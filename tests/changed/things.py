@@ -281,7 +281,7 @@ THINGS = {
     ),
     "kept model": Thing(
         f"work/{CACHE}/models/{TOY}",
-        f"info {TOY}",
+        f"embed {TOY} in/corpus.txt --dry-run",
         (),
         measure_nothing,
         has_list=True,

@@ -215,6 +215,7 @@ MISSPELLED = (
     "score orginal text.txt",
     "fill orginal 'The ___ .'",
     "export orginal model.onnx",
+    "info orginal",
     "pretrain text.txt --model orginal -o new",
 )
 

@@ -24,7 +24,7 @@ from elmo_hf.conversion.refusals import AnotherModelError, ConversionError
 from elmo_hf.dropins import manylangs, simple_elmo
 from elmo_hf.embedding.embedder import Embedder
 from elmo_hf.folder.loading import load_for_pretraining
-from elmo_hf.folder.model_names import TINY_FOLDER, ModelNames, model_folder
+from elmo_hf.folder.model_names import TINY_FOLDER, ModelNames, is_missing, model_folder
 from elmo_hf.share.saved_card import named_card
 from elmo_hf.sklearn import ElmoVectorizer
 from elmo_hf.tfhub import Module
@@ -246,7 +246,27 @@ def test_without_a_network_one_line_says_what_to_do(kept: KeptModels, server: Fi
     advice = "convert them (docs/convert.md) and give the name of the new folder"
     assert_fails(result, 1, advice)
     assert not Path("vectors.npz").exists()
-    assert_fails(run("info", "by-hand"), 1, "no known address, so it cannot be downloaded. If you have its files")
+    by_hand = run("embed", "by-hand", "text.txt", "-o", "vectors.npz")
+    assert_fails(by_hand, 1, "no known address, so it cannot be downloaded. If you have its files")
+
+
+def test_info_of_a_published_model_downloads_nothing_and_says_what_does(
+    kept: KeptModels, server: FileServer, tiny_folder: Path
+) -> None:
+    lines = output_of("info", "base").splitlines()
+    assert [line.split() for line in lines[:3]] == [["name", "base"], ["language", "en"], ["size", "32/8"]]
+    assert "`elmo-hf convert --model base NEW_FOLDER`" in lines[-1]
+    assert "`elmo-hf convert --model by-hand NEW_FOLDER --from FILES`" in output_of("info", "by-hand")
+    assert server.asked == []
+    assert not kept.is_kept("base")
+    shutil.copytree(tiny_folder, kept.folder / "base")
+    described = output_of("info", "base")
+    assert "ElmoModel" in described
+    assert "Not here yet" not in described
+    shutil.rmtree(kept.folder)
+    assert is_missing("base")
+    shutil.copytree(tiny_folder, "base")  # the folder of this name here is meant
+    assert not is_missing("base")
 
 
 def test_without_a_network_a_traceback_has_only_the_error_with_the_advice(kept: KeptModels, server: FileServer) -> None:

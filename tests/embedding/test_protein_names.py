@@ -81,8 +81,11 @@ def test_no_two_proteins_have_one_name_and_every_name_is_a_safe_key() -> None:
 @pytest.mark.parametrize(
     ("headers", "note"),
     [
-        ("a b", "2 proteins had no residues, so a vector of the whole protein is zero: a, b."),
-        ("a", "1 protein had no residues, so a vector of the whole protein is zero: a."),
+        (
+            "a b",
+            "2 proteins had no residues, so no vectors; a vector of the whole protein is zero: a, b.",
+        ),
+        ("a", "1 protein had no residues, so no vectors; a vector of the whole protein is zero: a."),
         ("a b c d a", ": a, b, c and 2 more."),
     ],
 )

@@ -17,6 +17,7 @@ from elmo_hf.share.model_card import (
     Conversion,
     as_list,
     loading_line,
+    provenance,
     published_facts,
     render_card,
 )
@@ -186,3 +187,11 @@ def test_metadata_of_any_name_is_metadata() -> None:
     card = ModelCard(render_card("mine", CardContent(SMALL), labels))
     assert labels.items() <= card.data.to_dict().items()
     assert "# mine" in card.text.splitlines()
+
+
+def test_a_card_asks_only_for_what_it_lacks() -> None:
+    asked = provenance({"language": "zxx"})
+    assert "Not given: licence, source." in asked
+    assert "`elmo-hf card FOLDER --license mit --source https://...`." in asked
+    assert "--language" in provenance({})
+    assert "Not given" not in provenance({"language": "en", "license": "mit", "source": "https://example.org"})
