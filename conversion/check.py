@@ -80,9 +80,9 @@ def _compare_with_published(
     is_close = difference <= PUBLISHED_TOLERANCE  # a NaN is not
     if not is_close:
         raise AnotherModelError(
-            f"the vectors of the converted model must be within {PUBLISHED_TOLERANCE:.0e} of the {published.model} "
-            f"model's that {published.source} has, but a difference of {difference:.6f} was found. Nothing was "
-            "written.",
+            f"these are not the weights of the published `{published.model}`: the vectors of the converted model must "
+            f"be within {PUBLISHED_TOLERANCE:.0e} of those that {published.source} has, but a difference of "
+            f"{difference:.6f} was found. Nothing was written.",
             "Get the weights again or, if it is another model whose file has this name, rename the file.",
         )
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from elmo_hf.disk.whole_files import move_into_place, only_writer, remove_leftovers, workplace
+from elmo_hf.disk.whole_files import move_into_place, only_writer, partial_of, remove_leftovers, workplace
 
 from .published import (
     CACHE,
@@ -26,6 +26,7 @@ from .published import (
     absolute,
     find_download,
     refuse_unreachable,
+    saying_that_download_is_lost,
     unknown_name,
 )
 from .refusals import ConversionError
@@ -87,6 +88,9 @@ class KeptModels:
             rows += [(part, address) for address in addresses]
         folder = str(self.folder / name) if self.is_kept(name) else ""
         rows.append(("here", f"{self.size_on_disk(name)} {folder}".rstrip()))
+        incomplete = partial_of(self.folder / name)
+        if incomplete.exists():
+            rows.append(("incomplete", f"{incomplete}, of a first use that runs now or was killed"))
         return rows
 
     def folder_of(self, name: str) -> Path:
@@ -110,16 +114,31 @@ class KeptModels:
                 move_into_place(partial / name, folder)
         return folder
 
-    def remove(self, name: str) -> None:
-        """Removes a kept model; raises ValueError if it is not here."""
+    def remove(self, name: str) -> Path:
+        """Removes a kept model, and what a first use that was killed left of it.
+
+        Returns:
+            what was removed: the model's folder, or only the incomplete one beside it.
+
+        Raises:
+            ConversionError: if there is no published model of this name.
+            ValueError: if nothing of it is here.
+            BlockingIOError: if a process is making it.
+        """
+        if name not in self:
+            raise ConversionError(unknown_name(name, self.published))
         folder = self.folder / name
-        if name not in self or not self.is_kept(name):
+        incomplete = partial_of(folder)
+        if not self.is_kept(name) and not incomplete.exists():
             raise ValueError(
                 f"no published model {name!r:.50} is kept in {self.folder}, so there is nothing to remove."
             )
-        with only_writer(folder) as partial:
+        with only_writer(folder) as partial:  # removes what is incomplete
+            if not self.is_kept(name):
+                return incomplete
             folder.rename(partial)  # so no process finds half of it
             shutil.rmtree(partial)
+        return folder
 
     def _announcement(self, name: str) -> str:
         """What is about to be done."""
@@ -142,14 +161,17 @@ class KeptModels:
         options = DownloadOptions(
             self.base_url, self.downloads / name, self.published, advice=advice, advice_on_answers=self._advice(name)
         )
-        download = find_download(name, options)
-        if not download.has_files:
-            for urls in download.urls.values():
-                refuse_unreachable(urls, advice)
-            options = replace(options, folder=work / "files")
-            tqdm.write(self._announcement(name), sys.stderr)
         settings = FolderSettings(check=True, loaded_folder=(self.folder / name).as_posix())
-        convert_published(name, work / name, NO_FILES, settings, options)
+        download = find_download(name, options)
+        if download.has_files:
+            convert_published(name, work / name, NO_FILES, settings, options)
+            return
+        for urls in download.urls.values():
+            refuse_unreachable(urls, advice)
+        options = replace(options, folder=work / "files")
+        tqdm.write(self._announcement(name), sys.stderr)
+        with saying_that_download_is_lost():
+            convert_published(name, work / name, NO_FILES, settings, options)
 
     def _advice(self, name: str) -> str:
         """What to do with files from elsewhere."""

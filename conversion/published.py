@@ -26,7 +26,8 @@ import re
 import shutil
 import sys
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTPException
@@ -59,6 +60,10 @@ NO_RESTRICTIONS = "no-restrictions"
 CACHE = Path(constants.HF_HOME) / "elmo-hf"
 # The hosts in addresses of this machine; an address with file:// has none.
 THIS_MACHINE = (None, "localhost", "127.0.0.1", "::1")
+
+
+# The exit code that shells report for Ctrl-C.
+INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -167,6 +172,16 @@ class DownloadOptions:
         return self.origin is not None and not self.origin.startswith(("http://", "https://"))
 
 
+@contextmanager
+def saying_that_download_is_lost() -> Iterator[None]:
+    """Gives Ctrl-C, in a block that keeps a download only at its end, the line that says so, and the exit code."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        line = "Stopped. A download is kept only after it was read and checked; the same command downloads it again."
+        raise KeyboardInterrupt(line, INTERRUPTED) from stop
+
+
 Files = tuple[Path, dict[str, Path]]  # the weights, or an archive or folder with all; and the others by their fields
 Reader = Callable[[Published, Files], None]  # reads the files of a row, or raises ConversionError
 
@@ -251,9 +266,10 @@ class Download:
         """Downloads the files that a folder lacks, and reads all; or raises, and adds nothing."""
         missing = [path for path in self._addresses(folder) if not path.exists()]
         try:
-            for path, urls in self._addresses(folder).items():
-                self._fetch(urls, path)
-            self._check(folder, read, is_download=len(missing) > 0)
+            with saying_that_download_is_lost():
+                for path, urls in self._addresses(folder).items():
+                    self._fetch(urls, path)
+                self._check(folder, read, is_download=len(missing) > 0)
         except BaseException:
             for path in missing:
                 path.unlink(missing_ok=True)
@@ -266,7 +282,7 @@ class Download:
         except ConversionError as error:
             is_answer = isinstance(error.__cause__, HTTPError | AnswerError)
             advice = self.advice_on_answers if is_answer else self.advice
-            raise ConversionError(f"{error} {advice}") from error
+            raise ConversionError(f"{error} {advice}") from None  # the message has the cause
 
     def _check(self, folder: Path, read: Reader, is_download: bool) -> None:
         """Raises ConversionError unless the files in a folder can be read as the model."""

@@ -67,10 +67,11 @@ def main(
     source = model_folder(name)
     options = OwnData(column, validation, test, input_format, encoding)
     data = load(task, rows, (QUESTIONS,), options)
+    tokenizer = ElmoTokenizer.from_pretrained(source)
+    recipe.check_words(data, tokenizer, source)
     settings = {"model": name, "task": task, "rows": rows, "epochs": epochs, "seed": seed, **options.settings()}
     contents = contents_of(own_files([task], options), source)
     check_settings(output, contents, recipe="answer_questions", **settings)
-    tokenizer = ElmoTokenizer.from_pretrained(source)
     model = ElmoForQuestionAnswering.from_pretrained(
         source, task_encoder="lstm", task_hidden_size=128, num_output_representations=2, classifier_dropout=0.2
     )

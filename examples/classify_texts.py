@@ -46,11 +46,12 @@ def main(
     source = model_folder(name)
     options = OwnData(column, validation, test, input_format, encoding)
     data = load(task, rows, (TEXTS,), options)
+    tokenizer = ElmoTokenizer.from_pretrained(source)
+    recipe.check_words(data, tokenizer, source)
     settings = {"model": name, "task": task, "rows": rows, "epochs": epochs, "seed": seed, **options.settings()}
     contents = contents_of(own_files([task], options), source)
     check_settings(output, contents, recipe="classify_texts", learn=learn, **settings)
     names = label_names(data)
-    tokenizer = ElmoTokenizer.from_pretrained(source)
     parts = ElmoConfig.from_pretrained(source).bilm_parts
     model = ElmoForSequenceClassification.from_pretrained(
         source,

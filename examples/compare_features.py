@@ -112,6 +112,7 @@ class WordsForTokenClassification(WordsAlone, ElmoForTokenClassification):
 def read_task(name: str, model_name: str | Path, rows: int | None, options: OwnData | None = None) -> Task:
     """Reads and tokenizes the data; `options` is what a user says of data of their own."""
     data, tokenizer = load(name, rows, (WORDS, TEXTS), options), ElmoTokenizer.from_pretrained(model_name)
+    recipe.check_words(data, tokenizer, model_name)
     labels, columns = label_names(data), data["train"].column_names
     has_words = "words" in columns
     raw = chain(*(data["train"][column] for column in columns if column.startswith("text")))

@@ -45,13 +45,14 @@ def main(
     source = model_folder(name)
     options = OwnData(column, validation, test, input_format, encoding)
     data = load(task, rows, (WORDS,), options)
+    tokenizer = ElmoTokenizer.from_pretrained(source)
+    recipe.check_words(data, tokenizer, source)
     settings = {"model": name, "task": task, "rows": rows, "epochs": epochs, "seed": seed, **options.settings()}
     contents = contents_of(own_files([task], options), source)
     check_settings(output, contents, recipe="label_words", **settings)
     names = label_names(data)
     has_entities = "O" in names
     best = "entity_f1" if has_entities else "accuracy"
-    tokenizer = ElmoTokenizer.from_pretrained(source)
     model = ElmoForTokenClassification.from_pretrained(
         source,
         task_encoder="lstm",

@@ -21,6 +21,7 @@ import typer
 from elmo_hf import ElmoTokenizer
 from elmo_hf.cli.arguments import Column, Encoding, InputFormat
 from elmo_hf.cli.errors import Command, check_usage
+from elmo_hf.cli.split_notes import note_cut
 from elmo_hf.disk.tables import SEPARATORS, write_text_table
 from elmo_hf.disk.whole_files import check_new_file, new_file
 from elmo_hf.embedding.window_vectors import Selection, embed_window
@@ -46,7 +47,8 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def read_words(path: Path, read: Iterable[Sentence], tokenizer: ElmoTokenizer, is_split: bool) -> list[list[str]]:
     """The words of each sentence that is read of a file."""
     split = str.split if is_split else tokenizer.tokenize
-    texts = [split(sentence) if isinstance(sentence, str) else sentence for sentence in read]
+    words = (split(sentence) if isinstance(sentence, str) else sentence for sentence in read)
+    texts = list(note_cut(words, tokenizer))
     if not any(texts):
         raise ValueError(f"{path} has no sentences.")
     return texts

@@ -27,6 +27,7 @@ from word_layers import word_layers
 from elmo_hf import ElmoTokenizer
 from elmo_hf.cli.arguments import Column, Encoding, InputFormat
 from elmo_hf.cli.errors import Command
+from elmo_hf.cli.split_notes import note_cut
 from elmo_hf.folder.loading import load_complete
 from elmo_hf.folder.model_names import model_folder
 from elmo_hf.text.sentences import read_sentences
@@ -121,8 +122,8 @@ def main(
     queries = unit(np.stack([found[row][:, find(word, words)] for row, words in enumerate(asked)], axis=1))
 
     read = islice(read_sentences(corpus, encoding, column, input_format), rows)
-    texts = [tokenizer.tokenize(each) if isinstance(each, str) else each for each in read]
-    texts = [words for words in texts if words not in asked]
+    split = (tokenizer.tokenize(text) if isinstance(text, str) else text for text in read)
+    texts = [words for words in note_cut(split, tokenizer) if words not in asked]
     places: list[Place] = []
     similarities, occurrences = [], []
     for index, layers in word_layers(model, tokenizer, texts, str(corpus)):

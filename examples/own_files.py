@@ -278,8 +278,10 @@ def _without_lists(name: str, value: Any, read: Sentences) -> Any:
     """A value in which no list is written as text: words and labels are read from such lists.
 
     Raises:
-        ValueError: if it cannot be read, or holds a list in place of a text.
+        ValueError: if it cannot be read, or is or holds a list in place of a text.
     """
+    if isinstance(value, list | dict) and name not in WORDS:
+        raise ValueError(f"{name}` must be one text, found {str(value)[:80]}; write its words with blanks between.")
     if not isinstance(value, str):
         return value
     if name not in WORDS:

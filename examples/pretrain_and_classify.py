@@ -40,6 +40,7 @@ from task_data import TASKS, label_names, load, own_files
 from transformers import pipeline
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
+from elmo_hf.cli.split_notes import note_cut
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.share.training_card import ElmoTrainer
 from elmo_hf.text.sentences import read_sentences
@@ -95,7 +96,8 @@ def pretrain_on(
     arguments = PretrainingArguments(
         str(folder), num_train_epochs=epochs, per_device_train_batch_size=32, seed=seed, report_to=[]
     )
-    corpus, held_out = (Corpus.from_sentences(texts, tokenizer) for texts in (training, validation))
+    corpus = Corpus.from_sentences(note_cut(training, tokenizer), tokenizer)
+    held_out = Corpus.from_sentences(validation, tokenizer)
     pretrain(language_model, tokenizer, corpus, held_out, arguments)
 
 

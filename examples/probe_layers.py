@@ -221,7 +221,9 @@ def main(
     gains: dict[str, list[str]] = {}
     if what == "pos":
         options = OwnData(column, validation, test, input_format, encoding)
-        scores = probe_tags(trained, tokenizer, load(task, rows, (WORDS,), options), seeds)
+        data = load(task, rows, (WORDS,), options)
+        recipe.check_words(data, tokenizer, name)
+        scores = probe_tags(trained, tokenizer, data, seeds)
     else:
         if coarsewsd:
             texts, senses = read_coarsewsd(coarsewsd, rows)

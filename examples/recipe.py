@@ -4,7 +4,7 @@ A recipe then has these steps: data, tokenizer, model, `train`, test, save, relo
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,9 +22,11 @@ from transformers import (
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.cli.errors import in_options
+from elmo_hf.cli.split_notes import SPLIT_RESIDUES, note_cut
 from elmo_hf.model.heads_elmo import ElmoTaskModel
-from elmo_hf.share.saved_card import CARD
+from elmo_hf.share.saved_card import CARD, reads_residues
 from elmo_hf.share.training_card import ElmoTrainer
+from elmo_hf.text.first_look import are_unsplit
 from elmo_hf.text.formats import Format
 
 try:
@@ -52,6 +54,9 @@ InputFormat = Annotated[
     typer.Option("--input-format", "--format", help="Format of your files; default: by their names or first lines."),
 ]
 Encoding = Annotated[str, typer.Option(help="Encoding of your files.")]
+
+# The columns that a model reads.
+TEXT_COLUMNS = ("words", "text", "text_pair", "question", "context")
 
 # What the same command does after Ctrl-C.
 STARTS_AGAIN = "The same command starts again."
@@ -90,6 +95,37 @@ def check_known(option: str, given: Iterable[str], known: Iterable[str]) -> None
     for value in given:
         if value not in known:
             raise DataError(f"{option} must be one of {', '.join(known)}, found {value!r}.")
+
+
+def check_words(data: DatasetDict, tokenizer: ElmoTokenizer, source: str | Path) -> None:
+    """Refuses proteins that are not split into residues, and prints a note on words of which only a part is read.
+
+    Args:
+        data: the sets, with the columns of `task_data.py`.
+        tokenizer: the model's.
+        source: the model's folder or Hub name.
+
+    Raises:
+        DataError: if the words of the model are residues of proteins, and most texts are one word.
+    """
+    texts = list(texts_of(data))
+    joined = [text if isinstance(text, str) else " ".join(text) for text in texts]
+    if are_unsplit(joined) and reads_residues(source):
+        raise DataError(
+            f"most texts are one word, but the words of {source} are residues of proteins. "
+            f"{SPLIT_RESIDUES}; where each residue has a label, `words` is the list of the residues."
+        )
+    words = (tokenizer.tokenize(text) if isinstance(text, str) else text for text in texts)
+    for _ in note_cut(words, tokenizer):  # after the last one it prints its note
+        pass
+
+
+def texts_of(data: DatasetDict) -> Iterator[str | list[str]]:
+    """All texts of all sets, raw or as lists of words."""
+    for part in data.values():
+        for name in part.column_names:
+            if name in TEXT_COLUMNS:
+                yield from part[name]
 
 
 def encode_texts(data: DatasetDict, tokenizer: ElmoTokenizer) -> DatasetDict:

@@ -5,6 +5,7 @@ The loaders read the real data if it is there.
 
 import ast
 import gzip
+import json
 import random
 import re
 import shutil
@@ -17,6 +18,7 @@ from typing import Any
 import answer_questions
 import classify_texts
 import compare_features
+import datasets
 import label_words
 import mix_weights
 import nearest_senses
@@ -36,6 +38,7 @@ from typer.testing import CliRunner
 from word_layers import word_layers
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
+from elmo_hf.share.saved_card import label_card
 from tests.helpers.checkpoints import run_python, shared
 from tests.helpers.fresh_process import without
 
@@ -507,6 +510,49 @@ def test_a_recipe_that_is_stopped_says_what_the_same_command_does(
     assert end.value.code == code
     assert received == [("tiny", 3)]
     assert capsys.readouterr().err == line
+
+
+# For each recipe that takes a model and data: a row of a.jsonl with a protein as one word, and its other arguments.
+CHAIN = "MKVLTAAGIVGLLLAQWSWA" * 3
+UNSPLIT_TEXT = {"text": CHAIN, "label": "a"}
+UNSPLIT_WORD = {"words": [CHAIN], "labels": ["H"]}
+UNSPLIT_QUESTION = {"question": CHAIN, "context": CHAIN, "answer": "MKV", "answer_start": 0}
+UNSPLIT: dict[Callable[..., None], tuple[dict[str, Any], dict[str, Any]]] = {
+    classify_texts.main: (UNSPLIT_TEXT, {"task": "a.jsonl"}),
+    label_words.main: (UNSPLIT_WORD, {"task": "a.jsonl"}),
+    answer_questions.main: (UNSPLIT_QUESTION, {"task": "a.jsonl"}),
+    compare_features.main: (UNSPLIT_TEXT, {"task": ["a.jsonl"]}),
+    sample_efficiency.main: (UNSPLIT_WORD, {"what": "figure1", "task": ["a.jsonl"]}),
+    probe_layers.main: (UNSPLIT_WORD, {"what": "pos", "task": "a.jsonl"}),
+}
+
+
+@pytest.mark.parametrize("main", UNSPLIT, ids=lambda main: main.__module__)
+def test_a_recipe_refuses_proteins_as_words_for_a_model_of_residues(
+    main: Callable[..., None], tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    shutil.copytree(tiny_folder, "model")
+    label_card(Path("model/README.md"), {"language": ["zxx"]})
+    row, arguments = UNSPLIT[main]
+    Path("a.jsonl").write_text((json.dumps(row) + "\n") * 20, encoding="utf-8")
+    with pytest.raises(DataError, match=r"^most texts are one word, but the words of model are residues"):
+        main("model", output=Path("out"), **arguments)
+    assert not list(Path().glob("out/**/*.safetensors"))
+
+
+def test_words_of_which_only_a_part_is_read_are_noted_in_all_sets(
+    tiny_folder: Path, tiny_tokenizer: ElmoTokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    features = Features({"text": STRING, "text_pair": STRING, "label": Value("int64")})
+    row = {"text": f"S E {CHAIN}", "text_pair": "S E Q", "label": 0}
+    data = DatasetDict({name: Dataset.from_list([row], features) for name in ("train", "validation", "test")})
+    recipe.check_words(data, tiny_tokenizer, tiny_folder)
+    assert "Note: 3 of 18 words have more than 48 bytes, of which 48 are read." in capsys.readouterr().err
+    words = DatasetDict(train=Dataset.from_dict({"words": [[CHAIN, f"{CHAIN} {CHAIN}"]], "labels": [[0, 0]]}))
+    recipe.check_words(words, tiny_tokenizer, tiny_folder)
+    assert "Note: 2 of 2 words have" in capsys.readouterr().err
 
 
 # The recipes that read a user's own data, and the others; `nearest_senses` is a command of its own.

@@ -185,8 +185,7 @@ def models(
 
     cache = KeptModels()
     if remove is not None:
-        cache.remove(remove)
-        say(f"Removed {cache.folder / remove}.")
+        say(f"Removed {cache.remove(remove)}.")
     elif name is not None:
         say_table(cache.facts(name))
     else:

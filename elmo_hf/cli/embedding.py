@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from typer import Argument, Option
 
+from ..folder.model_names import refuse_unknown
 from ..text.batches import BATCH_POSITIONS
 from ..text.installed import require_packages
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
 from .dry_run import show
 from .errors import STOPPED, check_usage, counted_sentences, refuse_alone, say
-from .protein_notes import naming_header_options, note_names
+from .protein_notes import naming_header_options, note_names, note_not_in_hdf5
 from .split_notes import look_at
 
 if TYPE_CHECKING:
     from ..embedding.chosen_words import ChosenWords
+    from ..embedding.protein_names import ProteinNames
     from ..embedding.window_vectors import Selection
 
 # The vectors that `embed` keeps of a sentence.
@@ -112,8 +114,7 @@ def embed(
     refuse_alone("--id N", id_part is not None, split_char=split_char)
     check_usage(split_char != "", "--split-char must not be empty.")
     check_usage(dry_run or bool(output), "Missing option '--output' / '-o'; or give --dry-run.")
-    import pyarrow
-
+    refuse_unknown(model)
     from elmo_hf.embedding.chosen_words import ChosenWords
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.processes import Alone, launched
@@ -139,8 +140,7 @@ def embed(
         refuse_finished(Path(output))  # before the model is loaded
     chosen = None if words is None else ChosenWords(words)
 
-    # pyarrow's own memory pool keeps up to 100 MiB of unused memory.
-    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+    _use_system_memory_pool()
     if engine is None:
         make_shards, processes = None, launched(on_cpu=device == "cpu")
     else:
@@ -156,7 +156,7 @@ def embed(
         processes=processes,
         make_shards=make_shards,
         show_progress=True,
-        look=look_at("the text", tokenizer),
+        look=look_at("the text", tokenizer, model),
     )
     selection = Selection(layers, dtype, chosen, allow_nan)
     with naming_header_options(), _says_what_is_kept(output):
@@ -164,7 +164,7 @@ def embed(
     if processes.is_main_process:
         say(f"Wrote {counted_sentences(count)} to {output}.")
         _note_what_was_kept(selection, words, loaded.config.pooling)
-        note_names(names)
+        _note_proteins(names, output, options.shard_format)
 
 
 @contextmanager
@@ -182,6 +182,13 @@ def _says_what_is_kept(output: str) -> Iterator[None]:
         raise KeyboardInterrupt(line, STOPPED[1]) from stop
 
 
+def _use_system_memory_pool() -> None:
+    """Replaces pyarrow's own memory pool, which keeps up to 100 MiB of unused memory."""
+    import pyarrow
+
+    pyarrow.set_memory_pool(pyarrow.system_memory_pool())
+
+
 def _workers_of_ray(device: str | None) -> Any:
     """The function that makes shards on the workers of a Ray cluster."""
     require_packages("ray", "ray")
@@ -194,6 +201,17 @@ def _note_what_was_kept(selection: "Selection", words: str | None, pooling: str)
     """Prints notes on the vectors that were written, where they may not be what a user expects."""
     _note_no_words(selection.words, words)
     _note_pooling(selection.layers, pooling)
+
+
+def _note_proteins(names: "ProteinNames", output: str, shard_format: str) -> None:
+    """Prints notes on the names of proteins, as the output has them."""
+    from elmo_hf.embedding.shards import is_folder
+    from elmo_hf.embedding.vector_files import WRITERS, write_hdf5
+
+    note_names(names)
+    suffix = f".{shard_format}" if is_folder(output) else Path(output).suffix
+    if WRITERS[suffix] is write_hdf5:
+        note_not_in_hdf5(names)
 
 
 def _note_no_words(chosen: "ChosenWords | None", words: str | None) -> None:

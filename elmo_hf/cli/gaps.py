@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
+from ..folder.model_names import refuse_unknown
 from ..text.sentences import Sentence, read_sentences
 from .arguments import Encoding, InputFormat, Model, load_on_gpu
 from .errors import say
@@ -36,6 +37,7 @@ def fill(
     The probability of both directions is their normalised product, printed beside each direction's own. A file is
     text, .jsonl or .conllu, plain or .gz. MODEL needs its softmax; `elmo-hf info` shows whether it has one.
     """
+    refuse_unknown(model)
     from elmo_hf.language_model.cloze import gap_log_probs, gaps, rank_words
 
     sentences: list[Sentence] = [text]

@@ -12,6 +12,7 @@ from tqdm import tqdm
 from typer import Argument, Option
 
 from ..disk.whole_files import check_new_file, new_file
+from ..folder.model_names import refuse_unknown
 from ..text.first_look import Counted, beginning_of
 from ..text.formats import Format
 from ..text.installed import require_packages
@@ -143,7 +144,7 @@ def pretrain(
     check_usage(model is None or alphabet is None, "--alphabet is for a new model; MODEL keeps its own.")
     check_usage(epochs > 0, "--epochs must be above 0.")
     check_usage(samples is None or softmax != "full", "--samples is for a sampled softmax.")
-    _refuse_missing_vocabulary(vocabulary)
+    _refuse_missing(vocabulary, model)
     require_packages("train", "accelerate", "matplotlib", "tensorboard")
     import torch
     from transformers import set_seed
@@ -334,6 +335,7 @@ def score(
     check_usage(not (by and regions), "--by writes the rows of INPUT, so leave out --regions.")
     if per_word is not None:
         _check_per_word(per_word)
+    refuse_unknown(model)
     from elmo_hf.disk.tables import save_table
     from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.language_model.scoring import score_carried, score_from_zero
@@ -431,8 +433,10 @@ def _read_rows(
     return _Input(rows.sentences, rows.texts, counted(len(rows.sentences), "sentence"), rows)
 
 
-def _refuse_missing_vocabulary(vocabulary: Path | None) -> None:
-    """Raises ValueError if a vocabulary is named that does not exist."""
+def _refuse_missing(vocabulary: Path | None, model: str | None) -> None:
+    """Raises ValueError if a vocabulary or a model is named that does not exist."""
+    if model is not None:
+        refuse_unknown(model)
     if vocabulary is not None and not vocabulary.exists():
         raise ValueError(f"there is no file {vocabulary}; `elmo-hf vocab CORPUS -o {vocabulary}` writes one.")
 

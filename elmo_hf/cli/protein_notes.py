@@ -49,3 +49,16 @@ def note_names(names: "ProteinNames") -> None:
             f"or in folders, such as {names.changed!r}; `_` replaces its slashes, or is added at its end.",
             is_error=True,
         )
+
+
+def note_not_in_hdf5(names: "ProteinNames") -> None:
+    """Prints to standard error that hdf5 does not find proteins by some names, if there are such names."""
+    if names.num_not_in_hdf5:
+        name = names.not_in_hdf5[:MOST_NAME]
+        say(
+            f"Note: {counted(names.num_not_in_hdf5, 'protein')} had a name that is a number or a path, such as "
+            f"{name!r}. hdf5 has proteins under their numbers, counted from 0, so `file[{name!r}]` may be another "
+            "protein, or none; `sentence_to_index` has the number of each name. In .npz each name finds its own "
+            "protein.",
+            is_error=True,
+        )

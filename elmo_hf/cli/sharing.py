@@ -6,6 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
+from ..folder.model_names import refuse_unknown
 from ..text.escapes import printable
 from .arguments import Language, Licence, Model, SourceOfWeights
 from .errors import counted, say, say_table
@@ -28,6 +29,7 @@ def info(model: Model) -> None:
     Sizes, layers, mixes, softmax, tokenizer, source, licence and the commands that can use it. Weights are neither read
     nor downloaded; of a published model that is not here yet, what is known without them is shown.
     """
+    refuse_unknown(model)
     from elmo_hf.folder.model_names import is_missing
     from elmo_hf.share.model_info import describe
 
@@ -128,6 +130,7 @@ def export(
     The file runs without this package and takes any number of texts and words. A task's model is written with its head,
     any other model without one. The file is kept only if its outputs equal the model's.
     """
+    refuse_unknown(model)
     from elmo_hf.share.export import NamedTensors, check_output, export_model, load_for_export
 
     check_output(output)

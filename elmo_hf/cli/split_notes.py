@@ -7,7 +7,7 @@ compared by their unknown words.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..text.first_look import are_single_words, are_wrapped, looks_split, num_ends
+from ..text.first_look import are_single_words, are_unsplit, are_wrapped, looks_split, num_ends
 from .errors import counted, say
 
 if TYPE_CHECKING:
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # How a text with one word a row is read as sentences, in commands that cannot join rows.
 JOIN_ROWS = "Join the words of a sentence in one line or row."
+# What to do with proteins that are written without blanks.
+SPLIT_RESIDUES = "Write residues with blanks between them (`S E Q`)"
 # The effect of each word splitter.
 SPLITS = {"whitespace": "at blanks", "ptb": "by Penn Treebank rules"}
 # A larger share of unknown words is worth a note; above the second one, with either split, the text seems to be in
@@ -136,10 +138,24 @@ def _share_unknown(words: Sequence[str], tokenizer: "ElmoTokenizer") -> float:
     return float(are_unknown(words, tokenizer).mean())
 
 
-def look_at(name: str, tokenizer: "ElmoTokenizer") -> Callable[[list[str]], None]:
-    """A function of the first raw texts of an input that prints the notes on how the tokenizer reads them."""
+def look_at(name: str, tokenizer: "ElmoTokenizer", model: str) -> Callable[[list[str]], None]:
+    """A function of the first raw texts of an input that prints the notes on how they are read.
+
+    Args:
+        name: the input's name.
+        tokenizer: the model's.
+        model: the model's folder or name.
+    """
+    from elmo_hf.share.saved_card import reads_residues
 
     def look(texts: list[str]) -> None:
+        if are_unsplit(texts) and reads_residues(model):
+            say(
+                f"Note: most lines or rows of {name} are one word, but the words of {model} are residues of proteins. "
+                f"{SPLIT_RESIDUES}, or give FASTA.",
+                is_error=True,
+            )
+            return
         note_lines(name, texts)
         note_split_text(name, texts, tokenizer.word_splitter, "--split-into-words")
         words = [tokenizer.tokenize(text) for text in texts]
@@ -172,4 +188,7 @@ def note_cut(texts: Iterable[Sequence[str]], tokenizer: "ElmoTokenizer", where: 
         note = (
             f"Note: {cut:,} of {counted(total, 'word')}{where} have more than {most} {unit}, of which {most} are read."
         )
-        say(f"{note} Put blanks between words, such as Chinese ones, that have none.", is_error=True)
+        say(
+            f"{note} Put blanks between words that have none, such as Chinese words, or residues of proteins.",
+            is_error=True,
+        )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from ..disk.whole_files import check_new_file, new_file
+from ..folder.model_names import refuse_unknown
 from ..text.installed import require_packages
 from .arguments import Column, Device, Encoding, InputFormat, Model, SplitIntoWords, usable_device
 from .errors import check_usage, counted, say
@@ -63,6 +64,7 @@ def usages(
     are_different = len(set(corpora)) == len(corpora)
     check_usage(are_different and len(corpora) <= 2, f"give one corpus, or two different ones, found {len(corpora)}.")
     _check_outputs(output, plot, vectors)
+    refuse_unknown(model)
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.usages import find_usages
     from elmo_hf.folder.loading import load_complete, load_tokenizer
@@ -85,7 +87,7 @@ def usages(
     corpus_names = dict(zip("AB", corpora, strict=False))
     for key, name in corpus_names.items():
         documents = Documents.find([name], str(output), **reading)
-        look = look_at(name, tokenizer)
+        look = look_at(name, tokenizer, model)
         usages_of[key], vectors_of[key] = find_usages(loaded, tokenizer, documents, all_forms, most, look)
         say(f"{key}: {name}, {counted(len(usages_of[key]), 'usage')}: {_counts_of_forms(usages_of[key])}.")
     if sum(len(usages) for usages in usages_of.values()) == 1:

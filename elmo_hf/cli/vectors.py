@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from typer import Argument, Option
 
 from ..disk.whole_files import check_new_file
+from ..folder.model_names import refuse_unknown
 from ..folder.saved_json import naming
 from .arguments import Device, Encoding, InputFormatAlone, Model, usable_device
 from .errors import check_usage, refuse_alone, say
@@ -42,6 +43,7 @@ def vectors(
     queries = nearest or []
     if output is not None:
         check_new_file(output)
+    refuse_unknown(model)
     from elmo_hf.embedding.static_vectors import (
         nearest_words,
         read_words,

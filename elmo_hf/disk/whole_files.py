@@ -95,10 +95,15 @@ def refuse_written_meanwhile(path: Path) -> None:
         raise FileExistsError(f"{path} was written by another process meanwhile; it stays as it is.")
 
 
+def partial_of(path: Path) -> Path:
+    """Where a file or folder is while it is being written."""
+    return path.with_name(f".{path.name}.partial")
+
+
 def remove_leftovers(path: Path) -> None:
     """Removes what killed processes left beside a file or folder, which need not exist."""
     path = path.absolute()
-    if not any(path.with_name(f".{path.name}.{kind}").exists() for kind in ("lock", "partial")):
+    if not path.with_name(f".{path.name}.lock").exists() and not partial_of(path).exists():
         return
     # If a process is writing, or this one may not write there, they stay, and no error hides what the user asked for.
     with suppress(OSError), only_writer(path):
@@ -126,7 +131,7 @@ def only_writer(path: Path, must_wait: bool = False) -> Iterator[Path]:
         raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} in.")
     path = path.absolute()  # "." by itself has no name
     lock_file = path.with_name(f".{path.name}.lock")
-    partial = path.with_name(f".{path.name}.partial")
+    partial = partial_of(path)
     lock = FileLock(str(lock_file), timeout=-1 if must_wait else 0)
     try:
         lock.acquire()

@@ -61,6 +61,8 @@ class ProteinNames:
         num_repeated: how many proteins had the name of an earlier one.
         repeated: the first of these, by its new name.
         num_unnamed: how many proteins had no name.
+        num_not_in_hdf5: how many names are no names in hdf5 (`is_name_in_hdf5`).
+        not_in_hdf5: the first of these.
         num_changed: how many names could not be keys and were changed.
         changed: the first of these, as it was.
         num_empty: how many proteins had no residues.
@@ -75,11 +77,13 @@ class ProteinNames:
     def begin(self) -> None:
         """Forgets all names, before the input is read again."""
         self._counts: dict[str, int] = {}
-        self._numeric = ""
+        self._number = ""
         self._has_text = False
         self.num_repeated = 0
         self.repeated = ""
         self.num_unnamed = 0
+        self.num_not_in_hdf5 = 0
+        self.not_in_hdf5 = ""
         self.num_changed = 0
         self.changed = ""
         self.num_empty = 0
@@ -99,11 +103,18 @@ class ProteinNames:
             sentences: its sentences, from the first one.
 
         Raises:
+            HeaderPartError: as `see_text` and `name`; if more headers of the document lack the part, it says how many.
             ValueError: as `see_text` and `name`.
         """
-        for number, sentence in enumerate(sentences):
+        remaining = iter(sentences)
+        for sentence in remaining:
             if isinstance(sentence, Protein):
-                sentence.name = self.name(sentence, f"{document}, record {number}")
+                try:
+                    sentence.name = self.name(sentence, f"{document}, line {sentence.line}")
+                except HeaderPartError as error:
+                    num_others = sum(self._lacks_part(other) for other in remaining)
+                    error.args = (f"{error} Later headers of this file without this part: {num_others:,}.",)
+                    raise
             else:
                 self.see_text(document)
             yield sentence
@@ -131,7 +142,7 @@ class ProteinNames:
 
         Args:
             protein: the protein, with its header.
-            place: the document and the number of the record, for the message.
+            place: the document and the line of the record, for the message.
 
         Raises:
             HeaderPartError: if the header has no such part.
@@ -152,10 +163,13 @@ class ProteinNames:
         if RESERVED.fullmatch(name):
             self._count_change(name)
             name += "_"
-        if name.isdecimal() and not self._numeric:
-            self._numeric = name
-            self._refuse_numbers()
         unique = self._unique(name)
+        if not is_name_in_hdf5(unique):
+            self.num_not_in_hdf5 += 1
+            self.not_in_hdf5 = self.not_in_hdf5 or unique
+        if unique.isdecimal():
+            self._number = self._number or unique
+            self._refuse_numbers()
         if len(protein) == 0:
             self._count_empty(unique)
         return unique
@@ -171,6 +185,12 @@ class ProteinNames:
                 "name."
             )
         return name
+
+    def _lacks_part(self, sentence: Sentence) -> bool:
+        """Whether a sentence is a protein without the part of the header that is to be its name."""
+        if self.part is None or not isinstance(sentence, Protein):
+            return False
+        return not self.part.first_word(sentence.header)
 
     def _unique(self, name: str) -> str:
         count = self._counts.get(name, 0) + 1
@@ -192,11 +212,16 @@ class ProteinNames:
             self.empty.append(name)
 
     def _refuse_numbers(self) -> None:
-        if self._has_text and self._numeric:
+        if self._has_text and self._number:
             raise ValueError(
-                f"a protein has the name {self._numeric!r}, and the sentences of the other files have numbers as their "
+                f"a protein has the name {self._number!r}, and the sentences of the other files have numbers as their "
                 "names; embed proteins and text apart."
             )
+
+
+def is_name_in_hdf5(name: str) -> bool:
+    """Whether hdf5 finds an array by this name: no number of a sentence, and no path."""
+    return not name.isdecimal() and "/" not in name and name != "."
 
 
 def _first_word(text: str) -> str:

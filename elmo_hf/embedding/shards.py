@@ -39,7 +39,7 @@ from ..disk.checksums import sum_lines
 from ..disk.whole_files import leftover, move_into_place, named_if_full, only_writer, refuse_existing
 from ..public import ElmoModel, ElmoTokenizer
 from ..text.batches import BATCH_POSITIONS
-from ..text.first_look import Count, is_blank, raw_texts
+from ..text.first_look import Count, raw_texts
 from ..text.notes import note
 from ..text.sentences import Protein, Sentence, storable
 from .input_documents import Documents, Line, SentenceWindow
@@ -153,7 +153,7 @@ def embed_documents(
         options: everything else; None: the defaults.
 
     Returns:
-        the number of sentences, and of blank ones among them.
+        the number of sentences, and of blank ones and proteins among them.
 
     Raises:
         ValueError: if files of this format cannot hold the vectors, there are no sentences, a document cannot be read
@@ -172,6 +172,7 @@ def embed_documents(
         num_readers = 1
         if not processes.is_main_process:
             windows = iter(())
+    unit = ""  # of the bar, which the main process shows
     with ExitStack() as stack:
         if processes.is_main_process:
             is_new = shards.begin(stack)
@@ -180,6 +181,7 @@ def embed_documents(
                 raise ValueError(f"there are no sentences in {', '.join(documents.names) or output:.200}.")
             if options.look is not None:
                 options.look(raw_texts(chain.from_iterable(window.sentences for window in first)))
+            unit = _unit_of(first)
             windows = chain(first, windows)
             if is_new:
                 shards.record_job()
@@ -188,7 +190,7 @@ def embed_documents(
         shows_bar = options.show_progress and processes.is_main_process
         if shows_bar:
             shards.note_earlier()
-        with tqdm(unit=" sentences", disable=not shows_bar) as bar:
+        with tqdm(unit=unit, disable=not shows_bar) as bar:
             maker = Maker(model.eval(), tokenizer, selection, options.batch_words, shards)
             missing = shards.missing(windows, processes.process_index, num_readers)
             make_shards = _make_one_by_one if options.make_shards is None else options.make_shards
@@ -197,6 +199,15 @@ def embed_documents(
         if processes.is_main_process:
             shards.finish()
     return shards.count
+
+
+def _unit_of(windows: Iterable[SentenceWindow]) -> str:
+    """What the progress bar counts: the proteins of windows that have no other sentences, else sentences."""
+    sentences = chain.from_iterable(window.sentences for window in windows)
+    are_proteins = [isinstance(sentence, Protein) for sentence in sentences]
+    if are_proteins and all(are_proteins):
+        return " proteins"
+    return " sentences"
 
 
 def _make_one_by_one(maker: Maker, windows: Iterable[SentenceWindow], bar: tqdm) -> None:
@@ -277,7 +288,7 @@ class Shards:
         self._suffix = f".{job['format']}"
         self._sizes: dict[str, int] = {}
         self._windows: list[WindowRecord] = []
-        self.count = Count(0, 0)
+        self.count = Count()
 
     def begin(self, stack: ExitStack) -> bool:
         """Keeps other runs from writing an output on a disk until `stack` closes.
@@ -345,8 +356,7 @@ class Shards:
             if window.number % count == index and not self._has(window.number, window.digest):
                 yield window
             self._windows.append(WindowRecord(window.digest, window.first, _spans(window)))
-            num_blank = self.count.blank + sum(map(is_blank, window.sentences))
-            self.count = Count(self.count.sentences + len(window.lines), num_blank)
+            self.count = self.count.plus(window.sentences)
 
     def _has(self, number: int, digest: str) -> bool:
         """Whether a window's shard exists and is whole; prints a note if it is damaged."""

@@ -32,6 +32,7 @@ from safetensors.torch import load_file, save_file
 
 from ..disk.guarded_file import GuardedFile
 from ..text.sentences import storable
+from .protein_names import is_name_in_hdf5
 
 ROWS_PER_GROUP = 256
 # A header of safetensors has at most 100 MB, and the entry of a tensor, with all its digits, below 100 bytes.
@@ -74,7 +75,7 @@ def write_hdf5(path: Path, records: Iterator[Record]) -> None:
             arrays = record.named(str(record.number))
             for name, array in arrays.items():
                 file.create_dataset(name, data=array)
-            if record.is_protein and _is_name_in_hdf5(record.text):
+            if record.is_protein and is_name_in_hdf5(record.text):
                 for protein_name, name in zip(record.named(record.text), arrays, strict=True):
                     file[protein_name] = file[name]
             sentence_to_index[record.text] = str(record.number)
@@ -194,11 +195,6 @@ WRITERS: dict[str, Callable[[Path, Iterator[Record]], None]] = {
     ".npz": write_npz,
     ".parquet": write_parquet,
 }
-
-
-def _is_name_in_hdf5(name: str) -> bool:
-    """Whether hdf5 finds an array by this name: no number of a sentence, and no path."""
-    return not name.isdecimal() and "/" not in name and name != "."
 
 
 def _nested(arrays: list[np.ndarray], is_fixed: bool) -> pa.Array:

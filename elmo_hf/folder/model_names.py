@@ -130,6 +130,20 @@ def _is_published(name: str) -> bool:
     return not has_slash and name in ModelNames.published()
 
 
+def refuse_unknown(name: str) -> None:
+    """Refuses a name that no model can have, before anything heavy is imported; a name with a slash may be on the Hub.
+
+    Raises:
+        UnknownNameError: if there is neither such a folder nor such a short name.
+        OSError: if the system has no names of this length.
+    """
+    is_short = "/" not in name and "\\" not in name
+    if not is_short or Path(name).exists():
+        return
+    if name != TINY and name not in ModelNames.published():
+        raise UnknownNameError(name)
+
+
 def holds_model(folder: Path) -> bool:
     """Whether a folder has a model, or files that `elmo-hf convert` reads."""
     if not folder.is_dir():

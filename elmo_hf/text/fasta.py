@@ -27,10 +27,12 @@ class Protein(list[str]):
     Attributes:
         header: its line `>NAME ...` without the `>`; "" if it has none.
         name: the first word of the header.
+        line: the number of its first line in the file, from 1.
     """
 
     header = ""
     name = ""
+    line = 0
 
 
 def fasta_sentences(file: TextFile) -> Iterator[Protein]:
@@ -50,6 +52,7 @@ def fasta_sentences(file: TextFile) -> Iterator[Protein]:
             if is_begun:
                 yield protein
             protein = Protein()
+            protein.line = number
             protein.header = line[1:].strip()
             protein.name = next(iter(protein.header.split()), "")
             is_begun, size = protein.name != "", 0
@@ -61,6 +64,7 @@ def fasta_sentences(file: TextFile) -> Iterator[Protein]:
         size += (1 + WORD_COST) * len(residues)
         if size > MAX_CHARACTERS:
             raise ValueError(f"{file.path}: {TOO_LONG}")
+        protein.line = protein.line or number  # residues before the first header
         protein += residues
         is_begun = is_begun or bool(residues)
     if is_begun:

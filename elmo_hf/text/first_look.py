@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from typing import NamedTuple
 
+from .fasta import Protein
 from .values import Sentence
 
 # How many sentences, and how many characters of each, are looked at.
@@ -27,10 +28,20 @@ TERMINAL = re.compile(r"[.!?:;…。！？]\W*$")
 
 
 class Count(NamedTuple):
-    """How many sentences were read, and how many of them are blank."""
+    """How many sentences were read, and how many of them are blank, and how many are proteins."""
 
-    sentences: int
-    blank: int
+    sentences: int = 0
+    blank: int = 0
+    proteins: int = 0
+
+    def plus(self, sentences: Iterable[Sentence]) -> "Count":
+        """The count of more sentences."""
+        num_sentences, num_blank, num_proteins = self
+        for sentence in sentences:
+            num_sentences += 1
+            num_blank += is_blank(sentence)
+            num_proteins += isinstance(sentence, Protein)
+        return Count(num_sentences, num_blank, num_proteins)
 
 
 class Counted:
@@ -43,13 +54,12 @@ class Counted:
     def __init__(self, sentences: Iterable[Sentence]) -> None:
         """Takes the sentences."""
         self._sentences = sentences
-        self.count = Count(0, 0)
+        self.count = Count()
 
     def __iter__(self) -> Iterator[Sentence]:
         """Gives the sentences once."""
         for sentence in self._sentences:
-            number, num_blank = self.count
-            self.count = Count(number + 1, num_blank + is_blank(sentence))
+            self.count = self.count.plus([sentence])
             yield sentence
 
 
@@ -89,6 +99,13 @@ def are_single_words(texts: Iterable[str]) -> bool:
     num_single = sum(len(text.split()) == 1 for text in filled)
     median_length = sorted(map(len, filled))[len(filled) // 2]
     return 2 * num_single > len(filled) and median_length <= LONGEST_WORD
+
+
+def are_unsplit(texts: Iterable[str]) -> bool:
+    """Whether most texts are one word of several letters, as proteins without blanks; blank texts do not count."""
+    filled = [text.strip() for text in texts if text.strip()]
+    num_unsplit = sum(len(text) > 1 and len(text.split()) == 1 for text in filled)
+    return 2 * num_unsplit > len(filled)
 
 
 def num_ends(text: str) -> int:

@@ -213,6 +213,34 @@ print([name for name in heavy if name in sys.modules])
     assert heavy == "[]"
 
 
+# Commands that take a model, with a name that none has.
+MISSPELLED = (
+    "embed orginal text.txt -o v.npz",
+    "vectors orginal text.txt -o v.txt",
+    "usages orginal text.txt --word the -o u.csv",
+    "score orginal text.txt",
+    "fill orginal 'The ___ .'",
+    "export orginal model.onnx",
+    "info orginal",
+    "pretrain text.txt --model orginal -o new",
+)
+
+
+def test_a_misspelled_name_is_refused_before_anything_heavy_is_imported(work: Path) -> None:
+    code = """
+import shlex, sys
+from typer.testing import CliRunner
+from elmo_hf.cli import app
+for command in sys.argv[1:]:
+    result = CliRunner().invoke(app, shlex.split(command))
+    print(result.exit_code, "orginal is neither a folder nor" in result.stderr, "mean `original`?" in result.stderr)
+print([name for name in ("torch", "transformers", "pyarrow", "datasets") if name in sys.modules])
+"""
+    arguments = [sys.executable, "-c", code, *MISSPELLED]
+    completed = subprocess.run(arguments, cwd=work, capture_output=True, text=True, check=True)
+    assert completed.stdout.splitlines() == [*["1 True True"] * len(MISSPELLED), "[]"]
+
+
 EXAMPLES = [verb for verb in VERBS if verb not in ("export", "push", "publish")]
 
 

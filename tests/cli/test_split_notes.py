@@ -1,6 +1,7 @@
 """How commands read text that is split already, and the note on it: what `score` takes from bilm-tf's models."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from elmo_hf import ElmoConfig, ElmoTokenizer
 from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.folder.loading import BILM_TF_SCORING, load_for_pretraining, scoring_splitter
-from elmo_hf.text.first_look import are_single_words, looks_split
+from elmo_hf.share.saved_card import label_card, reads_residues
+from elmo_hf.text.first_look import are_single_words, are_unsplit, looks_split
 from tests.helpers.checkpoints import allennlp_to_folder, shared
 from tests.helpers.commands import output_of, run
 from tests.helpers.language_models import WORDS, random_language_model, tiny_files, words_file
@@ -38,7 +40,10 @@ SPLIT_WELL = f"17% of the words at the beginning of {{0}} are unknown, {AT_BLANK
 FOREIGN = " The text may be in another language than the model's vocabulary, or spelled differently."
 SINGLE = "most lines or rows of {0} have one word, and each was read as a sentence of its own. {1}"
 JOIN = "Join the words of a sentence in one line or row."
-CUT = "have more than 48 bytes, of which 48 are read. Put blanks between words, such as Chinese ones, that have none."
+CUT = (
+    "have more than 48 bytes, of which 48 are read. Put blanks between words that have none, such as Chinese words, or "
+    "residues of proteins."
+)
 TRAIN = "--max-steps 1 --rows 1 --unroll-steps 2"
 # Commands, in which `lm` is bilm-tf's tiny language model, and their notes.
 NOTES = {
@@ -115,6 +120,61 @@ def test_a_command_notes_what_may_be_split_wrong(
     notes = [line for line in result.stderr.splitlines() if line.startswith("Note: ")]
     assert notes == [f"Note: {note}" for note in NOTES[command]]
     assert "Note:" not in result.stdout
+
+
+CHAINS = "MKVLTAAGIVGLLLAQWSWA\nMKKTAIAIAV\nS E Q W\n"
+
+
+@pytest.mark.parametrize(("language", "text", "is_noted"), [("zxx", CHAINS, True), ("en", CHAINS, False)])
+def test_a_model_of_proteins_notes_that_texts_are_not_split_into_residues(
+    language: str, text: str, is_noted: bool, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_folder, "model")
+    Path("model/README.md").write_text("# A model\n", encoding="utf-8")
+    label_card(Path("model/README.md"), {"language": [language]})
+    Path("a.txt").write_text(text, encoding="utf-8")
+    Path("a.fasta").write_text(">a\nMKVLTAAGIV\n", encoding="utf-8")
+    result = run("embed", "model", "a.txt", "-o", "v.npz")
+    note = (
+        "Note: most lines or rows of the text are one word, but the words of model are residues of proteins. Write "
+        "residues with blanks between them (`S E Q`), or give FASTA."
+    )
+    assert (note in result.stderr.splitlines()) == is_noted
+    assert "Note" not in run("embed", "model", "a.fasta", "-o", "w.npz").stderr
+
+
+@pytest.mark.parametrize(
+    ("card", "expected"),
+    [
+        (None, False),
+        ("# No metadata\n", False),
+        ("---\nlanguage: zxx\n---\n", True),
+        ("---\nlanguage: [en, zxx]\n---\n", True),
+        ("---\nlanguage: [en\n---\n", False),  # damaged
+    ],
+)
+def test_a_model_reads_residues_if_its_card_names_no_language(
+    card: str | None, expected: bool, tiny_folder: Path, tmp_path: Path
+) -> None:
+    shutil.copy(tiny_folder / "config.json", tmp_path)
+    if card is not None:
+        (tmp_path / "README.md").write_text(card, encoding="utf-8")
+    assert reads_residues(tmp_path) is expected
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["MKV", "S E Q W", "AA"], True),
+        (["MKV", "S E Q W"], False),  # half of them
+        (["MKV", "", " ", "\n"], True),
+        (["M", "K", "MKV"], False),  # proteins of one residue
+        ([], False),
+    ],
+)
+def test_texts_are_unsplit_if_most_are_one_word_of_several_letters(texts: list[str], expected: bool) -> None:
+    assert are_unsplit(texts) is expected
 
 
 def test_score_says_that_perplexities_count_unknown_words_if_many_are(

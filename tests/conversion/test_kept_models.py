@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import shutil
+import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -268,6 +269,43 @@ def test_info_of_a_published_model_downloads_nothing_and_says_what_does(
     assert not is_missing("base")
 
 
+def test_without_a_network_a_traceback_has_only_the_error_with_the_advice(kept: KeptModels, server: FileServer) -> None:
+    server.stop()
+    with pytest.raises(ConversionError) as refusal:
+        elmo_hf.load("base")
+    lines = "".join(traceback.format_exception(refusal.value)).splitlines()
+    assert sum(line.startswith("Traceback") for line in lines) == 1
+    assert "do the same again when this machine has a network" in lines[-1]
+
+
+@pytest.mark.parametrize("moment", ["fetch", "_download", "convert_source"])
+def test_ctrl_c_says_that_nothing_of_a_download_is_kept(
+    moment: str, kept: KeptModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*arguments: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(publish if moment == "convert_source" else published, moment, stop)
+    Path("text.txt").write_text("Yes .\n", encoding="utf-8")
+    result = run("embed", "base", "text.txt", "-o", "vectors.npz")
+    assert result.exit_code == 130
+    line = "Stopped. A download is kept only after it was read and checked; the same command downloads it again."
+    assert result.stderr.splitlines()[-1] == line
+    assert list(kept.folder.iterdir()) == []
+    assert not (kept.downloads / "base").exists()
+
+
+def test_ctrl_c_says_nothing_of_files_that_were_here_before(kept: KeptModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*arguments: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    shutil.copytree(BASE, kept.downloads / "base")
+    monkeypatch.setattr(publish, "convert_source", stop)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        kept.folder_of("base")
+    assert stopped.value.args == ()
+
+
 def test_offline_a_model_that_is_kept_works_and_no_other_is_downloaded(
     kept: KeptModels, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -431,4 +469,11 @@ def test_the_list_shows_what_is_here_and_removes_it(tmp_path: Path, monkeypatch:
     output_of("models", "--remove", "small")
     assert list((tmp_path / "models").iterdir()) == []
     assert_fails(run("models", "--remove", "small"), 1, f"kept in {tmp_path / 'models'}, so there is nothing to remove")
+    assert_fails(run("models", "--remove", "smal"), 1, "there is no published model 'smal'; the names are small, ")
+    assert_fails(run("models", "--remove", "smal"), 1, "Did you mean `small`?")
+    incomplete = tmp_path / "models" / ".small.partial"
+    (incomplete / "files").mkdir(parents=True)  # as a process leaves it that is killed in the first use
+    assert f"incomplete  {incomplete}, of a first use that runs now or was killed" in output_of("models", "small")
+    assert output_of("models", "--remove", "small") == f"Removed {incomplete}.\n"
+    assert list((tmp_path / "models").iterdir()) == []
     assert_fails(run("models", "large"), 1, "there is no published model 'large'; the names are small, ")

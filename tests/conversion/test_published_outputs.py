@@ -60,7 +60,7 @@ def test_true_weights_give_the_published_numbers_and_others_do_not(
     assert difference < 1e-5
     assert names == ["tiny"]
     for factor in (1.01, 0.99, np.nan):
-        with pytest.raises(ConversionError, match="somewhere"):
+        with pytest.raises(ConversionError, match=r"^these are not the weights of the published `tiny`: .* somewhere"):
             check_conversion(tiny_folder, checkpoint, [stream_of(layers, factor)], {"tiny": TINY})
 
 

@@ -220,6 +220,23 @@ def test_texts_have_numbers_as_before(embed: Any) -> None:
         assert sorted(file) == [*map(str, range(6)), "sentence_to_index"]
 
 
+@pytest.mark.parametrize("arguments", [["--dry-run"], ["-o", "v.npz"]])
+def test_a_header_without_the_part_is_named_by_its_line_and_the_others_are_counted(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    records = [">sp|P1|A", "MK", "MKV", ";sp", ">P2 x", "W", ">P3", ">sp|P4", "MK", ">P5"]
+    Path("p.fasta").write_text("\n".join(records), encoding="utf-8")
+    expected = (
+        "p.fasta, line 5: the header 'P2 x' has no part 1, counted from 0, between '|'; choose another part or "
+        "separator, or no part: then the first word is the name. Later headers of this file without this part: 2."
+    )
+    assert_fails(run("embed", "tiny", "p.fasta", "--id", "1", *arguments), 1, expected)
+    Path("p.fasta").write_text("; a comment\nMK\n>sp|P1|A\nMK\n", encoding="utf-8")
+    expected = "p.fasta, line 2: the header '' has no part 1"
+    assert_fails(run("embed", "tiny", "p.fasta", "--id", "1", *arguments), 1, expected)
+
+
 def test_what_is_no_key_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^f\.fa, record 1: the header 'sp P2' has no part 1, counted from 0"):
         names_of(["sp|P1", "sp P2"], HeaderPart(1))
@@ -281,7 +298,7 @@ def test_embed_says_which_names_it_made_and_takes_a_part_of_the_header(
         assert "Note" not in result.stderr
     assert [np.load(name).files for name in ("a.npz", "b.npz")] == [["P1", "P9"], ["A", "B"]]
     command = ("embed", tiny_folder, "p.fasta", "-o", "c.npz")
-    assert_fails(run(*command, "--id", "7"), 1, "p.fasta, record 0: the header 'sp|P1|A x' has no part 7")
+    assert_fails(run(*command, "--id", "7"), 1, "p.fasta, line 1: the header 'sp|P1|A x' has no part 7")
     assert_fails(run(*command, "--split-char", "|"), 2, "--split-char needs --id N")
     assert_fails(run(*command, "--id", "0", "--split-char", ""), 2, "must not be empty")
     assert not Path("c.npz").exists()
@@ -290,3 +307,53 @@ def test_embed_says_which_names_it_made_and_takes_a_part_of_the_header(
     )
     assert output_of("embed", tiny_folder, "p.fasta", "-o", "shards/", "--id", "0", "--format", "npz")
     assert np.load("shards/part-00000.npz").files == ["sp", "tr"]
+
+
+@pytest.mark.parametrize("output", ["v.hdf5", "v.h5", "v/ --format hdf5"])
+def test_a_note_says_which_names_find_other_proteins_in_hdf5_or_none(
+    output: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.fasta").write_text(">a\nMK\n>1\nMKV\n>0\nW\n>1\nWW\n>A/1-5\nWWWW\n", encoding="utf-8")
+    note = "Note: 3 proteins had a name that is a number or a path, such as '1'. hdf5 has proteins under their numbers"
+    result = run("embed", tiny_folder, "p.fasta", "-o", *output.split())
+    assert note in result.stderr
+    path = next(Path("v").glob("*.hdf5")) if output.startswith("v/") else Path(output)
+    with h5py.File(path) as file:
+        index = json.loads(file["sentence_to_index"][0])
+        lengths = {name: file[number].shape[1] for name, number in index.items()}
+        assert lengths == {"a": 2, "1": 3, "0": 1, "1 (2)": 2, "A/1-5": 4}
+        assert file["0"].shape[1] == 2  # the first protein, which is called a
+    assert note not in run("embed", tiny_folder, "p.fasta", "-o", "v.npz").stderr
+    assert np.load("v.npz")["0"].shape[1] == 1
+    Path("p.fasta").write_text(">a\nMK\n>b1\nMKV\n", encoding="utf-8")
+    assert "Note" not in run("embed", tiny_folder, "p.fasta", "-o", "w.hdf5").stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (">a\nMK\n>b\n>c\nW\n", "3 proteins (1 of them without residues)"),
+        (">a\nMK\n", "1 protein"),
+    ],
+)
+def test_proteins_are_counted_as_proteins(
+    content: str, expected: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.fasta").write_text(content, encoding="utf-8")
+    result = run("embed", tiny_folder, "p.fasta", "-o", "v.npz")
+    assert result.stdout == f"Wrote {expected} to v.npz.\n"
+    assert " proteins" in result.stderr  # the progress bar
+    assert f"holds     {expected}\n" in output_of("embed", tiny_folder, "p.fasta", "--dry-run")
+
+
+def test_proteins_beside_text_are_counted_as_sentences(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("p.fasta").write_text(">a\nMK\n", encoding="utf-8")
+    Path("t.txt").write_text("Yes .\n\n", encoding="utf-8")
+    assert output_of("embed", tiny_folder, "p.fasta", "t.txt", "-o", "v.npz").startswith(
+        "Wrote 3 sentences (1 of them blank) to "
+    )
