@@ -13,6 +13,7 @@ from huggingface_hub import HfApi
 
 from elmo_hf.disk.checksums import SUMS
 from elmo_hf.disk.whole_files import remove_leftovers
+from elmo_hf.folder.listed_files import compare_with_list
 from elmo_hf.folder.saved_json import one_line
 from elmo_hf.share.model_card import published_facts
 from elmo_hf.share.push import push_folder
@@ -144,6 +145,7 @@ def publish_model(
             return outcome | {"pushed": "before"}
         if destination.exists():
             remove_leftovers(destination)
+            _check_is_unchanged(destination)
             outcome["converted"] = "before"
         else:
             checked = FolderSettings(check=True)
@@ -155,3 +157,16 @@ def publish_model(
         # A model that fails does not stop the others; the user sees the reason in the table at the end.
         outcome["error"] = one_line(error)
     return outcome
+
+
+def _check_is_unchanged(folder: Path) -> None:
+    """Raises ConversionError unless a folder is as an earlier conversion wrote it, so that what it checked is what is sent.
+
+    The card may be edited.
+    """
+    faults = compare_with_list(folder).faults
+    if faults:
+        raise ConversionError(
+            f"{folder} is not as it was converted: {faults[0]}. Delete the folder to convert the model again, or push "
+            "it yourself as another model."
+        )

@@ -5,6 +5,7 @@ import hashlib
 import io
 import re
 import shutil
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -399,3 +400,11 @@ def test_published_models_go_to_the_hub_and_another_run_goes_on(
     del online.repositories["org/elmo-medium"]  # as if the push had broken off
     assert outcomes()[1] == ["medium", "before", "-", online.repositories["org/elmo-medium"].at()[0], "-"]
     assert server.asked == []
+    (tmp_path / "elmo-medium" / "tokenizer.json").unlink()
+    pushed = dict(online.repositories.pop("org/elmo-medium").at()[1])
+    error = outcomes()[1][4]
+    assert error.startswith(f"{tmp_path / 'elmo-medium'} is not as it was converted: tokenizer.json is ")
+    assert "org/elmo-medium" not in online.repositories
+    shutil.rmtree(tmp_path / "elmo-medium")
+    assert outcomes()[1][1] == "now"
+    assert online.repositories["org/elmo-medium"].at()[1] == pushed
