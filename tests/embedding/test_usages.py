@@ -13,7 +13,7 @@ import pytest
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.meaning_change import mean_distances, measure_change
-from tests.helpers.commands import output_of
+from tests.helpers.commands import output_of, run
 from tests.helpers.vectors import embed_alone
 
 
@@ -156,6 +156,18 @@ def test_the_vectors_of_the_usages_give_the_distances_of_the_table(
         pairs = [[cosine_distance(numbers[u], numbers[v]) for v in others if v != u] for u in range(5)]
         expected = [np.mean(distances) for distances in pairs]
         np.testing.assert_allclose(table[f"to_{other}_{view}"], expected, rtol=0, atol=6e-5)  # four digits
+
+
+def test_forms_are_given_in_any_way_and_those_without_a_usage_are_noted(folder: Path) -> None:
+    command = ("usages", folder, "old.csv", "--column", "line", "--word", "bank")
+    result = run(*command, "--forms", "banks BAN", "--forms", "don't,Banking", "-o", "bank.csv")
+    assert "A: old.csv, 3 usages: bank 2, banks 1." in result.stdout
+    notes = [line for line in result.stderr.splitlines() if line.startswith("Note: none of")]
+    assert notes == [
+        "Note: none of these usages is BAN.",
+        "Note: none of these usages is don't. The tokenizer splits don't into do and n't; give one of these.",
+        "Note: none of these usages is Banking.",
+    ]
 
 
 def test_intervals_are_printed_for_ten_usages_and_a_line_says_why_others_are_missing(folder: Path) -> None:
