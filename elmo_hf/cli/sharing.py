@@ -25,8 +25,8 @@ def some_of(faults: Sequence[str]) -> str:
 def info(model: Model) -> None:
     """Describe MODEL and its uses.
 
-    Sizes, layers, mixes, softmax, tokenizer, source, licence and the commands that can use it. Weights are neither read
-    nor downloaded.
+    Sizes, layers, mixes, softmax, tokenizer, source, licence, the SHA-256 of its weights as SHA256SUMS lists them, and
+    the commands that can use it. Weights are neither read nor downloaded.
     """
     from elmo_hf.share.model_info import describe
 
