@@ -174,6 +174,8 @@ def _say_distances(vectors: dict[str, "np.ndarray"], views: list[str], seed: int
             f"No interval where a corpus has fewer than {LEAST_USAGES} usages ({', '.join(few)}): the bootstrap makes "
             "the intervals of so few too narrow."
         )
+    if all(corpus.shape[1] == 1 for corpus in vectors.values()):
+        say("Each corpus has one usage, so APD and PRT are the distance of this single pair.")
 
 
 def _cell(value: float, low: float, high: float) -> str:

@@ -180,6 +180,15 @@ def test_intervals_are_printed_for_ten_usages_and_a_line_says_why_others_are_mis
     assert "No interval" not in output_of("usages", folder, "enough.txt", "--word", "bank", "-o", "enough.csv")
 
 
+def test_one_usage_in_each_of_two_corpora_is_a_single_pair(folder: Path) -> None:
+    for name, text in (("one", "The bank .\n"), ("two", "A bank .\nBanks\n")):
+        Path(f"{name}.txt").write_text(text)
+    line = "Each corpus has one usage, so APD and PRT are the distance of this single pair."
+    command = ("usages", folder, "one.txt", "two.txt", "--word", "bank", "-o")
+    assert line in output_of(*command, "pair.csv")
+    assert line not in output_of(*command, "pairs.csv", "--forms", "banks")
+
+
 def test_one_corpus_is_enough_and_its_sentences_can_be_fewer(folder: Path) -> None:
     pytest.importorskip("matplotlib")
     Path("many").mkdir()
