@@ -473,12 +473,11 @@ def reachable(urls: Sequence[str]) -> Sequence[str]:
 
 
 def refuse_unreachable(urls: Sequence[str], advice: str = "") -> None:
-    """Raises ConversionError, which ends with `advice`, if none of a file's addresses may be asked."""
+    """Raises ConversionError, with `advice`, if none of a file's addresses may be asked."""
     if not reachable(urls):
-        raise ConversionError(
-            f"HF_HUB_OFFLINE is set, so {urls[0]} is not downloaded; unset it where there is a network. "
-            f"{advice}".rstrip()
-        )
+        problem = "HF_HUB_OFFLINE is set, so nothing is downloaded; unset it where there is a network."
+        address = f"The file is at {urls[0]}"  # last, because it is long
+        raise ConversionError(" ".join(filter(None, [problem, advice, address])))
 
 
 def _download(url: str, path: Path, seconds: float) -> None:

@@ -5,9 +5,9 @@
 
 The paper's recipe (Peters et al. 2018, §3.3): a frozen biLM, layers mixed with learned weights, ELMo at the input and
 the output of a bidirectional LSTM, dropout 0.5. The biLM runs once, and a file keeps its layers for all epochs.
-`--learn layer_2` (repeat it for more parts) also fine-tunes parts of the biLM; this is slow, because the biLM then runs
-in every epoch. The table also has the accuracy of the label that is commonest in training. MODEL is a folder, a Hub
-name, or a short name, such as `tiny` or `original`; `own_files.py` lists the files of your own that can be read.
+`--learn layer_2` also fine-tunes a part of the biLM, and `--learn layer_1,layer_2` two; this is slow, because the biLM
+then runs in every epoch. The table also has the accuracy of the label that is commonest in training. MODEL is a folder,
+a Hub name, or a short name, such as `tiny` or `original`; `own_files.py` lists the files of your own that can be read.
 """
 
 from collections import Counter
@@ -24,6 +24,7 @@ from task_data import label_names, load, own_files
 from transformers import pipeline
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
+from elmo_hf.cli.arguments import split_values
 from elmo_hf.folder.model_names import model_folder
 
 
@@ -34,7 +35,9 @@ def main(
     rows: recipe.Rows = None,
     epochs: int = 20,
     seed: int = 0,
-    learn: Annotated[list[str] | None, typer.Option(help="A part of the biLM that learns.")] = None,
+    learn: Annotated[
+        list[str] | None, typer.Option(callback=split_values, help="Parts of the biLM that learn, such as layer_2.")
+    ] = None,
     column: recipe.Columns = None,
     validation: recipe.Validation = None,
     test: recipe.Test = None,
@@ -49,10 +52,11 @@ def main(
     tokenizer = ElmoTokenizer.from_pretrained(source)
     recipe.check_words(data, tokenizer, source)
     settings = {"model": name, "task": task, "rows": rows, "epochs": epochs, "seed": seed, **options.settings()}
+    parts = ElmoConfig.from_pretrained(source).bilm_parts
+    recipe.check_known("--learn", learn or (), parts)
     contents = contents_of(own_files([task], options), source)
     check_settings(output, contents, recipe="classify_texts", learn=learn, **settings)
     names = label_names(data)
-    parts = ElmoConfig.from_pretrained(source).bilm_parts
     model = ElmoForSequenceClassification.from_pretrained(
         source,
         freeze_bilm=[part for part in parts if part not in (learn or [])],

@@ -26,6 +26,7 @@ from safetensors.numpy import load_file
 from seeds import check_settings, contents_of, mean_and_deviation, say_what_is_done
 from tqdm import tqdm
 
+from elmo_hf.cli.arguments import split_values
 from elmo_hf.folder.model_names import model_folder
 
 RECIPES: dict[str, Callable[..., None]] = {
@@ -71,7 +72,9 @@ def plot(weights: dict[tuple[str, str], np.ndarray], path: Path) -> None:
 
 def main(
     name: recipe.Model,
-    task: Annotated[list[str] | None, typer.Option(help="A task; repeat it for more. Default: all.")] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(callback=split_values, help="Tasks, such as trec,sick. Default: all.")
+    ] = None,
     seeds: int = 5,
     rows: recipe.Rows = None,
     epochs: int = 20,

@@ -1,5 +1,6 @@
 """The words nearest to a word, with and without context (Peters et al. 2018, §5.3, table 4), and a picture of it.
 
+    python examples/nearest_senses.py MODEL CORPUS WORD --sentence "TEXT WITH WORD" [--sentence ...]
     python examples/nearest_senses.py tiny corpus.txt play
     python examples/nearest_senses.py tiny corpus.txt bank --sentence "The boat lay at the bank ." --sentence "..."
 

@@ -130,6 +130,10 @@ def _parsed(columns: list[str], names: set[str]) -> dict[str, str]:
                 f"a column is given as NAME=COLUMN, where NAME is one of {', '.join(sorted(names))}; "
                 f"found {name + sign + column!r}."
             )
+    chosen = [name for name, _, _ in pairs]
+    twice = [name for name in chosen if chosen.count(name) > 1]
+    if twice:
+        raise DataError(f"the column of {twice[0]} is given twice; give each NAME once.")
     return {name: column for name, _, column in pairs}
 
 

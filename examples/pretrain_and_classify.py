@@ -40,6 +40,7 @@ from task_data import TASKS, label_names, load, own_files
 from transformers import pipeline
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
+from elmo_hf.cli.arguments import split_values
 from elmo_hf.cli.split_notes import note_cut
 from elmo_hf.language_model.corpus import Corpus
 from elmo_hf.share.training_card import ElmoTrainer
@@ -169,7 +170,9 @@ def plot(accuracies: dict[tuple[str, str], list[float]], path: Path) -> None:
 def main(
     task: Annotated[str, typer.Argument(help="ag_news, sst2, sst5, trec, or a file of texts and labels")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for all models.")] = Path("own_elmo"),
-    reads: Annotated[list[str] | None, typer.Option(help="words or characters. Default: both.")] = None,
+    reads: Annotated[
+        list[str] | None, typer.Option(callback=split_values, help="words or characters. Default: both.")
+    ] = None,
     mix: Annotated[list[str] | None, typer.Option(help="A row of the list above; repeat it. Default: all.")] = None,
     filters: Annotated[str, typer.Option(help="Character filters, width:count.")] = "1:16,2:16,3:32,4:64",
     projection_size: Annotated[int, typer.Option(help="P, the size of each direction's vectors.")] = 64,

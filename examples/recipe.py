@@ -21,7 +21,7 @@ from transformers import (
 )
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.cli.errors import in_options
+from elmo_hf.cli.errors import SingleValues, in_options
 from elmo_hf.cli.split_notes import SPLIT_RESIDUES, note_cut
 from elmo_hf.model.heads_elmo import ElmoTaskModel
 from elmo_hf.share.saved_card import CARD, reads_residues
@@ -84,8 +84,10 @@ def run(main: Callable[..., None], after_stop: str) -> None:
             print(f"\n{line}", file=sys.stderr)  # a progress bar may have left its line open
             raise typer.Exit(code) from stop
 
+    app = typer.Typer(add_completion=False)
+    app.command(cls=SingleValues)(stoppable)
     try:
-        typer.run(stoppable)
+        app()
     except DataError as error:  # without `--column`, which is NAME=COLUMN here
         sys.exit(f"Error: {in_options(str(error), ['--input-format', '--encoding'])}")
 

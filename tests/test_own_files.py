@@ -195,6 +195,7 @@ WRONG: list[tuple[str, bytes | None, tuple[str, ...]]] = [
     ("q.jsonl", json_lines([QUESTION | {"answer_start": 10}]), ("q.jsonl, row 1", "'noon' is not at 10, found ' noo'")),
     # with --column
     ("a.conll text", b"a O\n", ("NAME=COLUMN", "'text'")),
+    ("a.csv text=text text=label", b"text,label\na,b\n", ("the column of text is given twice",)),
     ("a.conll labels=tag", b"a O\n", ("by their numbers", "words=0 and labels=tag")),
     ("trec text=a", None, ("--column", "trec")),
 ]

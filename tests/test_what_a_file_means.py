@@ -338,6 +338,51 @@ def test_the_marks_of_files_that_were_joined_are_dropped(tmp_path: Path) -> None
     assert list(read_sentences(written(tmp_path / "y.txt", "\ufeffOne.\n".encode("utf-16-le") * 2))) == ["One."] * 2
 
 
+# What the readers of text, tables, JSON lines and words in columns read of a file in UTF-8.
+QUOTED = "She said “no”."
+UTF8_FILES = {
+    "x.txt": f"fine\n{QUOTED}\n",
+    "x.csv": f'text\n"{QUOTED}"\n',
+    "x.tsv": f"text\tn\n{QUOTED}\t1\n",
+    "x.jsonl": f'{{"text": "{QUOTED}"}}\n',
+    "x.conll": "She O\n“no” O\n",
+    "x.txt.gz": f"fine\n{QUOTED}\n",
+}
+
+
+@pytest.mark.parametrize("name", UTF8_FILES)
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "cp1251", "mac_roman", "ascii"])
+def test_utf8_is_not_read_in_an_encoding_of_one_byte_a_character(encoding: str, name: str, tmp_path: Path) -> None:
+    content = UTF8_FILES[name].encode()
+    path = written(tmp_path / name, gzip.compress(content) if name.endswith(".gz") else content)
+    advice = f"{name}: is UTF-8, not {encoding}, in which '“no”"
+    with pytest.raises(ValueError, match=re.escape(advice)) as caught:
+        list(read_sentences(path, encoding=encoding))
+    assert f"Leave out `encoding='{encoding}'`; if the text" in str(caught.value)
+
+
+@pytest.mark.parametrize("num_marks", [1, 9, 10])
+def test_a_long_file_in_utf8_is_refused_at_its_end_or_where_ten_characters_are_utf8(
+    num_marks: int, tmp_path: Path
+) -> None:
+    before = "plain text\n" * 30_000  # longer than the beginning that is looked at
+    path = written(tmp_path / "x.txt", before + "café\n" * num_marks + "plain text\n" * 500)
+    read: list[Any] = []
+    shown = r"x\.txt(, line 30010)?: is UTF-8, not cp1252, in which 'café' would be read as 'cafÃ©'"
+    with pytest.raises(ValueError, match=shown):
+        read.extend(read_sentences(path, encoding="cp1252"))
+    assert len(read) == (30_009 if num_marks == 10 else 30_500 + num_marks)
+
+
+def test_a_text_of_one_byte_a_character_may_have_pairs_that_are_utf8(tmp_path: Path) -> None:
+    text = "In UTF-8 é is read as Ã©.\n"
+    for lines in (text, "Ã©\n" + "plain text\n" * 30_000 + text):
+        path = written(tmp_path / "x.txt", lines.encode("cp1252"))
+        assert list(read_sentences(path, encoding="cp1252")) == lines.splitlines()
+    japanese = written(tmp_path / "japanese.txt", "ﾃｩ\n".encode("shift_jis"))  # b"\xc3\xa9", which is é in UTF-8
+    assert list(read_sentences(japanese, encoding="shift_jis")) == ["ﾃｩ"]
+
+
 def test_control_characters_of_another_encoding_are_no_text(tmp_path: Path, notes: list[str]) -> None:
     path = written(tmp_path / "x.txt", "fine\nApple doesn’t.\n".encode("cp1252"))
     for encoding in ("latin-1", "iso-8859-15"):

@@ -1,5 +1,6 @@
 """Arguments and options of several commands, and the device that they compute on."""
 
+import re
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
@@ -10,6 +11,18 @@ if TYPE_CHECKING:
     import torch
 
     from ..public import ElmoForPreTraining, ElmoTokenizer
+
+
+def split_values(values: list[str] | None) -> list[str] | None:
+    """The values of an option, which may be repeated and have several values with blanks or commas between them.
+
+    It is the callback of every option with several values that contain neither blanks nor commas.
+    """
+    if values is None:
+        return None
+    parts = re.split(r"[\s,]+", " ".join(values))
+    return [part for part in parts if part]
+
 
 # How raw text is split into words.
 Splitter = Literal["whitespace", "ptb"]
@@ -35,7 +48,8 @@ Licence = Annotated[
     str | None, Option("--license", metavar="NAME", help="Licence of the weights for the card, such as mit.")
 ]
 Language = Annotated[
-    list[str] | None, Option(metavar="CODE", help="Language for the card, such as en; may be repeated.")
+    list[str] | None,
+    Option(metavar="CODES", callback=split_values, help="Languages for the card, such as en,fr; may be repeated."),
 ]
 SourceOfWeights = Annotated[
     str | None, Option("--source", metavar="ADDRESS", help="For the card: where the weights come from, or a Hub name.")

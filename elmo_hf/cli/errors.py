@@ -4,6 +4,7 @@ import logging
 import os
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
@@ -11,7 +12,7 @@ from typing import Any
 
 import typer
 from huggingface_hub.errors import StrictDataclassError
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
 from ..folder.model_names import NotConvertedError, UnknownNameError
 from ..folder.saved_json import one_line
@@ -33,7 +34,22 @@ ADVISED_ARGUMENT = re.compile(r"`(\w+)='([^'`]*)'`")
 STOPPED = ("Stopped. Nothing incomplete is left; the same command starts again, or goes on from complete parts.", 130)
 
 
-class Command(TyperCommand):
+class SingleValues(TyperCommand):
+    """A command that refuses an option with one value if it is given more than once."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the arguments, and counts how often each option was given."""
+        _, _, occurrences = self.make_parser(ctx).parse_args(args=[*args])
+        rest = super().parse_args(ctx, args)
+        for parameter, count in Counter(occurrences).items():
+            takes_one = isinstance(parameter, TyperOption) and not parameter.multiple and not parameter.is_flag
+            if takes_one and count > 1:
+                message = f"{parameter.opts[0]} was given {count} times, but takes one value: give it once."
+                raise USAGE_ERROR(message, ctx)
+        return rest
+
+
+class Command(SingleValues):
     """A command that ends with one line instead of a traceback if the user can correct the error, or stopped it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -130,7 +146,7 @@ def in_options(message: str, options: Sequence[str]) -> str:
         return f"`{option} {advised[2]}`" if option in options else advised[0]
 
     message = ADVISED_ARGUMENT.sub(option_of, message)
-    if "`--encoding " in message:
+    if "`--encoding " in message and "Leave out `--encoding " not in message:
         message += " `elmo-hf embed MODEL FILE --encoding NAME --dry-run` shows how it is read."
     return message
 

@@ -10,10 +10,11 @@ from ..folder.model_names import refuse_unknown
 from ..text.sentences import Sentence, read_sentences
 from .arguments import Encoding, InputFormat, Model, load_on_gpu
 from .errors import say
-from .split_notes import note_cut
+from .split_notes import are_unknown, note_cut
 
 if TYPE_CHECKING:
     from ..language_model.cloze import PredictedWord
+    from ..public import ElmoTokenizer
 
 
 def fill(
@@ -23,7 +24,8 @@ def fill(
     ],
     top_k: Annotated[int, Option("--top-k", help="How many words.", min=1)] = 5,
     candidates: Annotated[
-        str | None, Option(metavar="WORDS", help="Choose from these words, with blanks between them.")
+        list[str] | None,
+        Option(metavar="WORDS", help="Choose from these words, with blanks between them; may be repeated."),
     ] = None,
     direction: Annotated[
         Literal["both", "forward", "backward"],
@@ -45,15 +47,28 @@ def fill(
         lines = read_sentences(Path(text), encoding=encoding, input_format=input_format)
         sentences = [sentence for sentence in lines if sentence]
     language_model, tokenizer = load_on_gpu(model)
-    chosen = None if candidates is None else candidates.split()
+    chosen = " ".join(candidates or []).split()
     split = (tokenizer.tokenize(sentence) if isinstance(sentence, str) else sentence for sentence in sentences)
     texts = list(note_cut(split, tokenizer))
     places = [gaps(words) for words in texts]  # a sentence without a gap is refused before anything is printed
+    _refuse_commas(chosen, tokenizer)
     for sentence, words, places_of_text in zip(sentences, texts, places, strict=True):
         log_probs = gap_log_probs(language_model, tokenizer, words, places_of_text)
         say(sentence if isinstance(sentence, str) else " ".join(words))
         for ranked in rank_words(log_probs, tokenizer, top_k, chosen, direction):
             _say_words(ranked, direction)
+
+
+def _refuse_commas(candidates: list[str], tokenizer: "ElmoTokenizer") -> None:
+    """Refuses candidates with commas between them; a comma may be a candidate, or part of one, such as 1,000."""
+    if not candidates:
+        return
+    for word, is_unknown in zip(candidates, are_unknown(candidates, tokenizer), strict=True):
+        if is_unknown and "," in word:
+            raise ValueError(
+                f"--candidates has blanks between words, because a comma may be a word, but {word!r} is not a word of "
+                f"the softmax; write {' '.join(word.split(','))!r} if these are several words."
+            )
 
 
 def _say_words(ranked: list["PredictedWord"], direction: str) -> None:

@@ -26,8 +26,9 @@ def some_of(faults: Sequence[str]) -> str:
 def info(model: Model) -> None:
     """Describe MODEL and its uses.
 
-    Sizes, layers, mixes, softmax, tokenizer, source, licence and the commands that can use it. Weights are neither read
-    nor downloaded; of a published model that is not here yet, what is known without them is shown.
+    Sizes, layers, mixes, softmax, tokenizer, source, licence, the SHA-256 of its weights as SHA256SUMS lists them, and
+    the commands that can use it. Weights are neither read nor downloaded; of a published model that is not here yet,
+    what is known without them is shown.
     """
     refuse_unknown(model)
     from elmo_hf.folder.model_names import is_missing

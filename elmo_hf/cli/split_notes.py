@@ -119,7 +119,10 @@ def note_unknown(name: str, texts: Sequence[str], splitter: str, tokenizer: "Elm
     if is_better or is_resplit:
         note += f" --words {other} splits it {SPLITS[other]}."
     if min(unknown.values()) > MOST_UNKNOWN_OF_LANGUAGE:
-        note += " The text may be in another language than the model's vocabulary, or spelled differently."
+        note += (
+            " The text may be in another language than the model's vocabulary, or spelled differently, or, in a table, "
+            "be another column than that of the sentences (--column NAME)."
+        )
     say(note, is_error=True)
 
 

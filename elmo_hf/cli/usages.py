@@ -2,6 +2,8 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +12,7 @@ from typer import Argument, Option
 from ..disk.whole_files import check_new_file, new_file
 from ..folder.model_names import refuse_unknown
 from ..text.installed import require_packages
-from .arguments import Column, Device, Encoding, InputFormat, Model, SplitIntoWords, usable_device
+from .arguments import Column, Device, Encoding, InputFormat, Model, SplitIntoWords, split_values, usable_device
 from .errors import check_usage, counted, say
 from .split_notes import look_at
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from ..embedding.usages import Usage
+    from ..public import ElmoTokenizer
 
 PICTURES = (".png", ".pdf", ".svg")
 VECTOR_TABLES = (".csv", ".tsv", ".parquet")
@@ -38,7 +41,10 @@ def usages(
     output: Annotated[
         Path, Option("--output", "-o", metavar="OUT", help="A new .csv or .tsv with a row for each usage.")
     ],
-    forms: Annotated[str, Option(metavar="WORDS", help="Its other forms, such as banks,banking.")] = "",
+    forms: Annotated[
+        list[str] | None,
+        Option(metavar="WORDS", callback=split_values, help="Its other forms, such as banks,banking; may be repeated."),
+    ] = None,
     most: Annotated[int, Option(help="Most sentences from each corpus, spread over it.", min=1)] = 200,
     layer: Annotated[
         str | None, Option(help="Layer of nearest usages, plot and vectors: 0, 1, ... or mix; default: the top layer.")
@@ -77,7 +83,7 @@ def usages(
         raise ValueError(f"--layer must be one of {', '.join(views)}, found {shown_view!r}.")
     view = views.index(shown_view)
     usages_of, vectors_of = {}, {}
-    all_forms = [word, *_listed(forms)]
+    all_forms = [word, *(forms or [])]
     reading: dict[str, Any] = {
         "split_into_words": split_into_words,
         "encoding": encoding,
@@ -90,6 +96,7 @@ def usages(
         look = look_at(name, tokenizer, model)
         usages_of[key], vectors_of[key] = find_usages(loaded, tokenizer, documents, all_forms, most, look)
         say(f"{key}: {name}, {counted(len(usages_of[key]), 'usage')}: {_counts_of_forms(usages_of[key])}.")
+    _note_missing(all_forms, chain.from_iterable(usages_of.values()), None if split_into_words else tokenizer)
     if sum(len(usages) for usages in usages_of.values()) == 1:
         raise ValueError(f"{word!r} occurs only once, so there is no pair to compare.")
     _say_distances(vectors_of, views, seed)
@@ -123,16 +130,27 @@ def _check_outputs(output: Path, plot: Path | None, vectors: Path | None) -> Non
     check_new_file(output)
 
 
-def _listed(forms: str) -> list[str]:
-    """The words between commas."""
-    words = [form.strip() for form in forms.split(",")]
-    return [word for word in words if word]
-
-
 def _counts_of_forms(usages: list["Usage"]) -> str:
     """How often each form of the word occurs, such as `bank 12, banks 3`."""
     counts = Counter(usage.word.lower() for usage in usages)
     return ", ".join(f"{form} {count:,}" for form, count in counts.most_common())
+
+
+def _note_missing(forms: list[str], usages: Iterable["Usage"], tokenizer: "ElmoTokenizer | None") -> None:
+    """Prints a note to standard error on each form that no usage has.
+
+    Args:
+        forms: the forms, in upper or lower case.
+        usages: all usages.
+        tokenizer: the tokenizer that split the texts; None: they were split at blanks.
+    """
+    from elmo_hf.embedding.usages import splits_of
+
+    present = {usage.word.lower() for usage in usages}
+    for form in forms:
+        if form.lower() not in present:
+            splits = "" if tokenizer is None else splits_of(tokenizer, [form])
+            say(f"Note: none of these usages is {form}.{splits}", is_error=True)
 
 
 def _distances(vectors: dict[str, "np.ndarray"]) -> dict[str, dict[str, "np.ndarray"]]:
@@ -158,6 +176,8 @@ def _say_distances(vectors: dict[str, "np.ndarray"], views: list[str], seed: int
             f"No interval where a corpus has fewer than {LEAST_USAGES} usages ({', '.join(few)}): the bootstrap makes "
             "the intervals of so few too narrow."
         )
+    if all(corpus.shape[1] == 1 for corpus in vectors.values()):
+        say("Each corpus has one usage, so APD and PRT are the distance of this single pair.")
 
 
 def _cell(value: float, low: float, high: float) -> str:

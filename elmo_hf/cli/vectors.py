@@ -1,5 +1,6 @@
 """The command `elmo-hf vectors`."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -8,7 +9,7 @@ from typer import Argument, Option
 from ..disk.whole_files import check_new_file
 from ..folder.model_names import refuse_unknown
 from ..folder.saved_json import naming
-from .arguments import Device, Encoding, InputFormatAlone, Model, usable_device
+from .arguments import Device, Encoding, InputFormatAlone, Model, split_values, usable_device
 from .errors import check_usage, refuse_alone, say
 from .split_notes import note_cut
 
@@ -25,7 +26,7 @@ def vectors(
         str, Option(help="token: by spelling alone. mix, 1, 2, ...: of a sentence of this one word.")
     ] = "token",
     nearest: Annotated[
-        list[str] | None, Option(metavar="WORD", help="Print the nearest of WORDS; may be repeated.")
+        list[str] | None, Option(metavar="WORD", help="Print the nearest of WORDS; give it once for each word.")
     ] = None,
     count: Annotated[int | None, Option(help="With --nearest: how many words; default: 10.", min=1)] = None,
     input_format: InputFormatAlone = None,
@@ -58,6 +59,7 @@ def vectors(
     if output is not None:
         with naming(words):
             refuse_blanks(word_list.words)
+    _refuse_several(queries, word_list.words)
     place = usable_device(device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
     for _ in note_cut([word_list.words], tokenizer):  # after the last list it prints its note
@@ -75,3 +77,14 @@ def vectors(
         for query, vector in zip(queries, word_vectors(loaded, tokenizer, queries, layer), strict=True):
             near = nearest_words(table, word_list.words, vector, count or 10, but=[query, *SPECIAL_WORDS])
             say(f"{query}: {', '.join(f'{word} {cosine:.2f}' for word, cosine in near)}")
+
+
+def _refuse_several(queries: list[str], words: Collection[str]) -> None:
+    """Refuses words in one --nearest: a query that is not in the list, but whose parts at blanks and commas are."""
+    for query in queries:
+        parts = split_values([query]) or []
+        if query not in words and len(parts) > 1 and set(parts) <= set(words):
+            raise ValueError(
+                f"{query!r} is not in the list, but {' and '.join(parts)} are: give --nearest once for each word, "
+                "because a word may contain blanks and commas."
+            )

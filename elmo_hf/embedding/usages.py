@@ -65,7 +65,7 @@ def find_usages(
         if len(word.positions(words)) > 0:
             texts.append((line, words))
     if not texts:
-        splits = "" if documents.split_into_words else _splits(tokenizer, forms)
+        splits = "" if documents.split_into_words else splits_of(tokenizer, forms)
         raise ValueError(
             f"{', '.join(documents.names)}: no word is {' or '.join(forms)}, as the tokenizer splits it.{splits}"
         )
@@ -83,7 +83,7 @@ def find_usages(
     return usages, vectors.astype(np.float64)
 
 
-def _splits(tokenizer: ElmoTokenizer, forms: Sequence[str]) -> str:
+def splits_of(tokenizer: ElmoTokenizer, forms: Sequence[str]) -> str:
     """Sentences on how the tokenizer splits forms that are several words for it; each begins with a blank."""
     sentences = ""
     for form in forms:

@@ -15,6 +15,8 @@ from typing import Any
 
 from huggingface_hub import HfApi, ModelCard
 
+from ..disk.checksums import recorded_sums
+from ..folder.listed_files import WEIGHTS, is_of_model
 from ..folder.loading import load_tokenizer, open_folder
 from ..folder.model_names import model_folder
 from ..folder.saved_config import read_config
@@ -139,6 +141,7 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
         ("source", _source(model)),
         ("licence", _listed(metadata.get("license")) or "not said"),
         ("language", _listed(metadata.get("language")) or "not said"),
+        *_checksums(model.folder),
     ]
     problem = model.problem(model.model_class)
     if problem is not None:
@@ -167,6 +170,16 @@ def describe_code(folder: Path, is_local: bool = True) -> list[tuple[str, str]]:
     if not differences:
         return [("code", f"that of elmo-hf {version}")]
     return [("code", f"not that of elmo-hf {version}: {'; '.join(differences)}")]
+
+
+def _checksums(folder: Path) -> list[tuple[str, str]]:
+    """Rows with the path of a folder's card and the listed SHA-256 of each file of weights; none without a list."""
+    listed = recorded_sums(folder)
+    weights = sorted(name for name in listed if is_of_model(name, (WEIGHTS,)))
+    rows = [("SHA-256", f"{name} {listed[name]}") for name in weights]
+    if rows and (folder / CARD).exists():
+        rows.insert(0, ("card", str(folder / CARD)))
+    return rows
 
 
 def _mix_weights(model: SavedModel) -> str:

@@ -8,6 +8,10 @@ none: charset-normalizer cannot tell encodings of Latin letters apart by a few o
 Windows-1252 has quotes, dashes and other marks at the bytes 0x80 to 0x9F, where ISO-8859-1 and its relatives have the
 control characters U+0080 to U+009F (C1). These are never text. So a file that has them in an encoding of one byte a
 character is refused; in Unicode, where they are the traces of a wrong conversion, they are noted.
+
+UTF-8 can be read in most encodings of one byte a character, without an error and wrongly: `café` becomes `cafÃ©`.
+A text in such an encoding hardly ever is UTF-8, because all its bytes beyond ASCII would have to be in pairs such as
+`Ã©`. So a file whose user names such an encoding is refused if all its characters beyond ASCII are UTF-8.
 """
 
 import codecs
@@ -69,7 +73,12 @@ def codec_of(path: object, head: bytes, encoding: str) -> str:
         LookupError: if Python has no such encoding.
         ValueError: if the file's mark contradicts the encoding.
     """
-    name = codecs.lookup(encoding).name
+    try:
+        name = codecs.lookup(encoding).name
+    except LookupError:
+        raise LookupError(
+            f'unknown encoding: {encoding}. Names are such as utf-8, cp1252 (Windows, "ANSI"), utf-16.'
+        ) from None
     for mark, codec, agreeing in MARKS:
         if head.startswith(mark):
             if name in agreeing:
@@ -91,6 +100,51 @@ def is_unicode(codec: str) -> bool:
     return UNICODE.match(codecs.lookup(codec).name) is not None
 
 
+def is_single_byte(codec: str) -> bool:
+    """Whether a codec has one byte for each character, and ASCII among them."""
+    if is_unicode(codec):
+        return False
+    ascii_bytes, other_bytes = bytes(range(0x20, 0x7F)), bytes(range(0x80, 0x100))
+    has_ascii = ascii_bytes.decode(codec, "replace") == ascii_bytes.decode("ascii")
+    return has_ascii and len(other_bytes.decode(codec, "replace")) == len(other_bytes)
+
+
+def utf8_text(content: bytes, is_cut: bool = False) -> str | None:
+    """The text of bytes that are UTF-8; None if they are not.
+
+    Args:
+        content: bytes of a file.
+        is_cut: whether they may begin or end within a character, which is then left out.
+    """
+    if is_cut:
+        content = content.lstrip(bytes(range(0x80, 0xC0)))
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(content, final=not is_cut)
+    except UnicodeDecodeError:
+        return None
+
+
+def count_beyond_ascii(text: str) -> int:
+    """How many characters of a text are not ASCII."""
+    return sum(not character.isascii() for character in text)
+
+
+def fault_of_utf8(text: str, codec: str) -> str:
+    """What is wrong with a file that is UTF-8, and was to be read in an encoding of one byte a character.
+
+    Args:
+        text: text of the file with a character beyond ASCII.
+        codec: the encoding that its user named.
+    """
+    shown = re.search(r"\S{0,20}[^\x00-\x7f]\S{0,20}", text)
+    assert shown is not None
+    wrong = shown[0].encode("utf-8").decode(codec, "replace")
+    return (
+        f"is UTF-8, not {codec}, in which {shown[0]!r} would be read as {wrong!r}. Leave out `encoding='{codec}'`; if "
+        f"the text is in {codec} nevertheless, convert the file to UTF-8 first."
+    )
+
+
 def without_mark(head: bytes) -> str | None:
     """The name of the UTF-16 or UTF-32 that bytes without a mark are in, if zeros show that they are; else None."""
     sample = head[: len(head) // 4 * 4]
@@ -109,13 +163,13 @@ def advice(content: bytes, place: int, is_utf8_before: bool) -> str:
     Args:
         content: bytes of a file.
         place: the place of the illegal byte in them.
-        is_utf8_before: whether the text before these bytes is UTF-8 with letters beyond ASCII.
+        is_utf8_before: whether the text before the illegal byte is UTF-8 with letters beyond ASCII.
     """
     start = content.rfind(b"\n", 0, max(0, place - BEFORE)) + 1
     sample = content[start : place + BEHIND]
     if place + BEHIND < len(content):
         sample = sample[: max(sample.rfind(b"\n"), sample.rfind(b" "), place - start) + 1]  # no character is cut
-    if is_utf8_before or not content[start:place].isascii():
+    if is_utf8_before:
         return (
             "The text before it is UTF-8, so this byte is damaged, or another file was joined to it: repair the file."
         )

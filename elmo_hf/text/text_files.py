@@ -23,6 +23,8 @@ MAX_CHARACTERS, MAX_BLANKS = 1 << 27, 20_000_000
 # A word or cell of several lines counts as its characters and so many more, which its memory takes.
 WORD_COST = 64
 TOO_LONG = f"a row, sentence or protein of more than {MAX_CHARACTERS:,} characters, with {WORD_COST} for each word."
+# With so many characters beyond ASCII, all of them UTF-8, a file is UTF-8 whatever follows.
+ENOUGH_UTF8 = 10
 # What reading and decoding raise if a file is damaged, or not in its encoding.
 UNREADABLE = (LookupError, RecursionError, ValueError, EOFError, gzip.BadGzipFile, zlib.error)
 
@@ -42,7 +44,8 @@ class TextFile:
         """Finds out encoding and line ends.
 
         Raises:
-            ValueError: if Python has no such encoding, or the file's mark contradicts it; the message names the file.
+            ValueError: if Python has no such encoding, the file's mark contradicts it, or the file's beginning shows
+                that it is UTF-8 and not the encoding; the message names the file.
         """
         self.path = file.path
         self.name = file.name
@@ -50,10 +53,13 @@ class TextFile:
         self._head = file.head
         self._content = file.content
         self._has_noted_controls = False
+        self._utf8_seen = ""  # the characters beyond ASCII that were read, as UTF-8
         try:
             self.codec = encodings.codec_of(file.path, file.head, encoding)
             head = io.TextIOWrapper(io.BytesIO(file.head), self.codec, errors="replace", newline="")
             text = head.read().removeprefix(MARK)
+            self._may_be_utf8 = encodings.is_single_byte(self.codec)
+            self._refuse_utf8_head()
         except UNREADABLE as error:
             raise self.fault(error) from error
         if not self.is_whole:
@@ -79,8 +85,8 @@ class TextFile:
             are_joined: whether files may have been joined, so that a mark at the beginning of a line is dropped too.
 
         Raises:
-            ValueError: if bytes are illegal in the encoding, a gzipped file is damaged, or a line is too long or has
-                characters that no text contains.
+            ValueError: if bytes are illegal in the encoding, a gzipped file is damaged, a line is too long or has
+                characters that no text contains, or the file is UTF-8 and not in the encoding.
         """
         number = 0
         is_ascii = True
@@ -96,16 +102,14 @@ class TextFile:
                     raise ValueError(self._fault_of_size())
                 if not line.isascii():
                     is_ascii = False
+                    self._check_utf8(line)
                     self._check_controls(line, number)
                 yield line
+            if self._utf8_seen:
+                number = 0  # it is the whole file that is wrong
+                raise ValueError(encodings.fault_of_utf8(self._utf8_seen, self.codec))
         except UnicodeDecodeError as error:
-            # Lines are decoded many at a time, so some before the illegal byte were not read yet.
-            number += 1 + error.object[: error.start].count(b"\n")
-            is_utf8 = codecs.lookup(self.codec).name in ("utf-8", "utf-8-sig")
-            shown = "UTF-8" if is_utf8 else self.codec.upper()
-            advice = encodings.advice(error.object, error.start, is_utf8 and not is_ascii)
-            reason = f"not {shown} (byte 0x{error.object[error.start]:02x}). {advice}"
-            raise self.fault(reason, number) from error
+            raise self._fault_of_byte(error, number, is_ascii) from error
         except UNREADABLE as error:
             raise self.fault(error, number) from error
 
@@ -114,12 +118,51 @@ class TextFile:
         place = f", line {number}" if number else ""
         return ValueError(f"{self.path}{place}: {reason}")
 
+    def _fault_of_byte(self, error: UnicodeDecodeError, num_before: int, is_ascii: bool) -> ValueError:
+        """The error for an illegal byte, behind so many lines that were read, of which all are ASCII or not."""
+        text = encodings.utf8_text(error.object, is_cut=True) if self._may_be_utf8 else None
+        if text is not None:
+            return self.fault(encodings.fault_of_utf8(text, self.codec))
+        before = error.object[: error.start]
+        # Lines are decoded many at a time, so some before the illegal byte were not read yet.
+        number = num_before + 1 + before.count(b"\n")
+        is_utf8 = codecs.lookup(self.codec).name in ("utf-8", "utf-8-sig")
+        shown = "UTF-8" if is_utf8 else self.codec.upper()
+        is_utf8_before = is_utf8 and not (is_ascii and before.isascii())
+        advice = encodings.advice(error.object, error.start, is_utf8_before)
+        return self.fault(f"not {shown} (byte 0x{error.object[error.start]:02x}). {advice}", number)
+
     def _fault_of_size(self) -> str:
         wide = encodings.without_mark(self._head)
         advice = "export its text" if wide is None else f"give `encoding='{wide}'`"
         return (
             f"holds the character 0, or more than {MAX_CHARACTERS - 1:,} characters or {MAX_BLANKS:,} blanks; {advice}."
         )
+
+    def _refuse_utf8_head(self) -> None:
+        """Raises ValueError if the first bytes show that a file is UTF-8 and not in its encoding."""
+        if not self._may_be_utf8:
+            return
+        text = encodings.utf8_text(self._head, is_cut=not self.is_whole)
+        least = 1 if self.is_whole else ENOUGH_UTF8
+        if text is None:
+            self._may_be_utf8 = False
+        elif encodings.count_beyond_ascii(text) >= least:
+            raise ValueError(encodings.fault_of_utf8(text, self.codec))
+
+    def _check_utf8(self, line: str) -> None:
+        """Raises ValueError if the lines so far show that a file is UTF-8 and not in its encoding."""
+        if not self._may_be_utf8:
+            return
+        text = encodings.utf8_text(line.encode(self.codec, "replace"))
+        if text is None:
+            self._may_be_utf8 = False
+            self._utf8_seen = ""
+            return
+        self._utf8_seen += text
+        has_controls = encodings.CONTROLS.search(line) is not None
+        if has_controls or encodings.count_beyond_ascii(self._utf8_seen) >= ENOUGH_UTF8:
+            raise ValueError(encodings.fault_of_utf8(self._utf8_seen, self.codec))
 
     def _check_controls(self, line: str, number: int) -> None:
         fault = encodings.fault_of_controls(line, self.codec)

@@ -54,6 +54,18 @@ def test_info_says_what_a_model_is_and_can_do(tiny_folder: Path, tmp_path: Path)
     assert rows("info", tmp_path)["can"].endswith("; label words (O, B-PER)")
 
 
+def test_info_shows_the_card_and_the_listed_checksums_of_the_weights_alone(tiny_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_folder, folder)
+    (folder / "SHA256SUMS").unlink()
+    assert "SHA-256" not in rows("info", folder)
+    (folder / "README.md").write_text("A card.\n")
+    (folder / "SHA256SUMS").write_text(f"{'a' * 64}  config.json\n{'b' * 64}  model.safetensors\n")
+    shown = rows("info", folder)
+    assert shown["card"] == f"{folder}/README.md"
+    assert shown["SHA-256"] == f"model.safetensors {'b' * 64}"
+
+
 @pytest.fixture(scope="module")
 def without(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Saves a model with the words of `tiny`, without some of its weights, which its config still describes."""

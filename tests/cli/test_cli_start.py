@@ -8,11 +8,13 @@ import sys
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
+from elmo_hf.cli.arguments import split_values
 from elmo_hf.cli.errors import Command, line_of
 from elmo_hf.folder.saved_json import naming
 from elmo_hf.text.sentences import read_sentences
@@ -58,6 +60,8 @@ USAGE = {
     "embed tiny file.txt -o v.npz --layers second": "'--layers'",
     "embed tiny file.txt -o v.npz --batch-words 0": "'--batch-words'",
     "embed tiny file.txt -o v.npz --split test": "--split needs --column",
+    "embed tiny file.txt -o v.npz --layers top --layers mix": "--layers was given 2 times, but takes one value",
+    "embed tiny file.txt -o v.npz -o w.npz --output x.npz": "--output was given 3 times, but takes one value",
     "vectors tiny file.txt": "give --output OUT, or --nearest WORD, or both.",
     "vectors tiny file.txt --nearest sea --format glove": "--format needs --output OUT.",
     "vectors tiny file.txt -o v.txt --count 3": "--count needs --nearest WORD.",
@@ -121,6 +125,8 @@ WRONG = {
     "embed tiny bad.jsonl -o v.npz": "bad.jsonl, line 2: must be a string",
     "vectors tiny file.txt -o v.txt --layer 3": "found '3'",
     "vectors tiny blanks.txt -o v.txt": r"'New\xa0York'",
+    "vectors tiny words --nearest text,<UNK>": "'text,<UNK>' is not in the list, but text and <UNK> are: give",
+    "fill tiny ___ --candidates the,man": "'the,man' is not a word of the softmax; write 'the man' if these are",
     "usages tiny file.txt --word river --forms rivers -o v.csv": "file.txt: no word is river or rivers",
     "usages tiny file.txt --word don't -o v.csv": "The tokenizer splits don't into do and n't; give one",
     "usages tiny file.txt --word text -o v.csv": "'text' occurs only once",
@@ -192,6 +198,18 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
     assert_fails(result, 2 if command in USAGE else 1, {**USAGE, **WRONG}[command])
     assert ("in quotes" in result.stderr) == ("my own file.txt" in command)
     assert contents(work) == before
+
+
+def test_blanks_commas_and_repeated_options_separate_several_values_alike() -> None:
+    app = typer.Typer()
+
+    @app.command(cls=Command)
+    def show(names: Annotated[list[str] | None, typer.Option(callback=split_values)] = None) -> None:
+        typer.echo(repr(names or []))
+
+    for line in ("--names a,b,c", "--names 'a b c'", "--names 'a, b' --names c", "--names a --names b --names ,c,"):
+        assert CliRunner().invoke(app, shlex.split(line)).stdout == "['a', 'b', 'c']\n"
+    assert CliRunner().invoke(app, []).stdout == CliRunner().invoke(app, ["--names", ""]).stdout == "[]\n"
 
 
 def test_help_and_errors_of_usage_import_nothing_heavy(work: Path) -> None:

@@ -37,7 +37,10 @@ EMBEDDED = "it was split by Penn Treebank rules. --split-into-words splits it at
 RESPLIT = f"38% of the words at the beginning of {{0}} are unknown, {BY_RULES}, and 17% if {AT_BLANKS}."
 USE_BLANKS, USE_RULES = " --words whitespace splits it at blanks.", " --words ptb splits it by Penn Treebank rules."
 SPLIT_WELL = f"17% of the words at the beginning of {{0}} are unknown, {AT_BLANKS}, and 38% if {BY_RULES}."
-FOREIGN = " The text may be in another language than the model's vocabulary, or spelled differently."
+FOREIGN = (
+    " The text may be in another language than the model's vocabulary, or spelled differently, or, in a table, be "
+    "another column than that of the sentences (--column NAME)."
+)
 SINGLE = "most lines or rows of {0} have one word, and each was read as a sentence of its own. {1}"
 JOIN = "Join the words of a sentence in one line or row."
 CUT = (

@@ -188,7 +188,9 @@ def test_offline_only_addresses_of_this_machine_are_asked(
 ) -> None:
     path = tmp_path / OPTIONS
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(ConversionError, match=f"^HF_HUB_OFFLINE is set, so {ELSEWHERE} is not .* Look elsewhere.$"):
+    with pytest.raises(
+        ConversionError, match=f"^HF_HUB_OFFLINE is set, so nothing .* Look elsewhere. The file is at {ELSEWHERE}$"
+    ):
         fetch([ELSEWHERE], path, "Look elsewhere.")
     assert not path.exists()
     fetch([ELSEWHERE, f"{server.url}{SMALL}/{OPTIONS}"], path)
@@ -206,7 +208,7 @@ def test_offline_a_conversion_by_name_downloads_nothing(
     monkeypatch.setattr(published_module, "CACHE", tmp_path / "cache")
     monkeypatch.delenv("ELMO_HF_BASE_URL", raising=False)
     result = run("convert", "--model", "small", tmp_path / "small", *origin)
-    assert_fails(result, 1, "HF_HUB_OFFLINE is set, so https://")
+    assert_fails(result, 1, "HF_HUB_OFFLINE is set, so nothing is downloaded; unset it where there is a network.")
     assert [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"] == []
 
 

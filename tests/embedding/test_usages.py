@@ -13,7 +13,7 @@ import pytest
 
 from elmo_hf import ElmoModel, ElmoTokenizer
 from elmo_hf.embedding.meaning_change import mean_distances, measure_change
-from tests.helpers.commands import output_of
+from tests.helpers.commands import output_of, run
 from tests.helpers.vectors import embed_alone
 
 
@@ -158,6 +158,18 @@ def test_the_vectors_of_the_usages_give_the_distances_of_the_table(
         np.testing.assert_allclose(table[f"to_{other}_{view}"], expected, rtol=0, atol=6e-5)  # four digits
 
 
+def test_forms_are_given_in_any_way_and_those_without_a_usage_are_noted(folder: Path) -> None:
+    command = ("usages", folder, "old.csv", "--column", "line", "--word", "bank")
+    result = run(*command, "--forms", "banks BAN", "--forms", "don't,Banking", "-o", "bank.csv")
+    assert "A: old.csv, 3 usages: bank 2, banks 1." in result.stdout
+    notes = [line for line in result.stderr.splitlines() if line.startswith("Note: none of")]
+    assert notes == [
+        "Note: none of these usages is BAN.",
+        "Note: none of these usages is don't. The tokenizer splits don't into do and n't; give one of these.",
+        "Note: none of these usages is Banking.",
+    ]
+
+
 def test_intervals_are_printed_for_ten_usages_and_a_line_says_why_others_are_missing(folder: Path) -> None:
     for name, count in (("few", 9), ("enough", 10)):
         Path(f"{name}.txt").write_text("".join(f"Bank {number}\n" for number in range(count)))
@@ -166,6 +178,15 @@ def test_intervals_are_printed_for_ten_usages_and_a_line_says_why_others_are_mis
     assert has_interval == {"within A": True, "within B": False, "APD": False, "PRT": False}
     assert printed.count("No interval where a corpus has fewer than 10 usages (9 in B): ") == 1
     assert "No interval" not in output_of("usages", folder, "enough.txt", "--word", "bank", "-o", "enough.csv")
+
+
+def test_one_usage_in_each_of_two_corpora_is_a_single_pair(folder: Path) -> None:
+    for name, text in (("one", "The bank .\n"), ("two", "A bank .\nBanks\n")):
+        Path(f"{name}.txt").write_text(text)
+    line = "Each corpus has one usage, so APD and PRT are the distance of this single pair."
+    command = ("usages", folder, "one.txt", "two.txt", "--word", "bank", "-o")
+    assert line in output_of(*command, "pair.csv")
+    assert line not in output_of(*command, "pairs.csv", "--forms", "banks")
 
 
 def test_one_corpus_is_enough_and_its_sentences_can_be_fewer(folder: Path) -> None:

@@ -69,7 +69,7 @@ def make_arguments(folder: Path, **settings: Any) -> PretrainingArguments:
     return PretrainingArguments(str(folder), **defaults | settings)
 
 
-SMALL = ("--rows", 3, "--unroll-steps", 5, "--seed", 4)
+SMALL = {"--max-steps": 2, "--rows": 3, "--unroll-steps": 5, "--seed": 4}
 
 
 def write_files(folder: Path, **fields: Any) -> Path:
@@ -89,5 +89,12 @@ def files_of(work: Path) -> tuple[object, ...]:
 
 
 def pretrain(work: Path, folder: Path, *options: object) -> str:
-    """Trains for two steps, a new model or an adapted one; returns what the command printed."""
-    return output_of("pretrain", work / "corpus.txt", "-o", folder, "--max-steps", 2, *SMALL, *options)
+    """Trains for two steps, a new model or an adapted one; returns what the command printed.
+
+    Options take the place of `SMALL`, because the command refuses an option that is given twice.
+    """
+    defaults: list[object] = []
+    for name, value in SMALL.items():
+        if name not in options:
+            defaults += [name, value]
+    return output_of("pretrain", work / "corpus.txt", "-o", folder, *defaults, *options)

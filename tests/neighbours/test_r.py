@@ -97,18 +97,33 @@ def test_r_adds_the_columns_of_a_table_of_sentences_and_sums_the_words_of_each(t
     sentences = ["We don't know .", '"He paid \u20ac500; she left ."', "It\u2019s a na\u00efve \u201cold\u201d bank ."]
     rows = [f"{number};{'ab'[number % 2]};{sentence}\r\n" for number, sentence in enumerate(sentences, start=7)]
     (tmp_path / "stimuli.csv").write_bytes("".join(["item;condition;sentence\r\n", *rows]).encode("cp1252"))
-    surprisals = tmp_path / "surprisal.csv"
-    output_of("score", "tiny", tmp_path / "stimuli.csv", "--encoding", "cp1252", "--per-word", surprisals)
+    surprisals = tmp_path / "stimuli_surprisal.csv"
+    command = ("score", "tiny", tmp_path / "stimuli.csv", "--encoding", "cp1252", "--per-word")
+    output_of(*command, surprisals)
+    output_of(*command, tmp_path / "stimuli_regions.csv", "--regions", "--skip-unknown")
     code = """
         cat(m$item[m$position == 1], m$condition[m$position == 1], m$word[m$position == 1])
         cat("\n", nrow(m) == nrow(d), m$text[m$sentence == 1][1], "\n")
+        cat(nrow(sums), sums$item, sums$forward_bits, "\n")
         cat(per_sentence$forward_bits, sep = "\n")
     """
-    printed = r(READING + block_with("read.csv2") + block_with("aggregate") + code, tmp_path)
-    first, second, *sums = map(str.strip, printed)
+    blocks = block_with("read.csv2") + block_with("per_sentence") + block_with("stimuli_regions.csv")
+    first, second, third, *sums = map(str.strip, r(blocks + code, tmp_path))
     assert first == "7 8 9 b a b We He It"
     assert second == "TRUE He paid \u20ac500; she left ."
     table = pyarrow.csv.read_csv(surprisals).to_pylist()
+    critical = []
+    for number in range(len(sentences)):
+        words = [row for row in table if row["sentence"] == number and row["region"] in (2, 3, 4)]
+        is_known = not any(row["is_unknown"] for row in words)
+        critical.append(sum(row["forward_bits"] for row in words) if is_known else "NA")
+    num_rows, *items_and_bits = third.split()
+    assert (num_rows, items_and_bits[:3]) == ("3", ["7", "8", "9"])
+    for shown, expected in zip(items_and_bits[3:], critical, strict=True):
+        if expected == "NA":
+            assert shown == "NA"
+        else:
+            assert float(shown) == pytest.approx(expected, rel=1e-5)  # R prints seven digits
     for number, total in enumerate(sums):
         words = [row for row in table if row["sentence"] == number and row["word"] not in ("<S>", "</S>")]
         if any(row["is_unknown"] for row in words):
