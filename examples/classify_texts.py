@@ -24,7 +24,6 @@ from task_data import label_names, load, own_files
 from transformers import pipeline
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
-from elmo_hf.folder.model_names import model_folder
 
 
 def main(
@@ -43,7 +42,7 @@ def main(
 ) -> None:
     """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
-    source = model_folder(name)
+    source = recipe.check_model(name)
     options = OwnData(column, validation, test, input_format, encoding)
     data = load(task, rows, (TEXTS,), options)
     settings = {"model": name, "task": task, "rows": rows, "epochs": epochs, "seed": seed, **options.settings()}
