@@ -24,7 +24,6 @@ from task_data import load, own_files
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from elmo_hf import ElmoForQuestionAnswering, ElmoTokenizer, extract_answers
-from elmo_hf.folder.model_names import model_folder
 
 
 def encode(rows: dict[str, list[Any]], tokenizer: ElmoTokenizer) -> dict[str, Any]:
@@ -64,7 +63,7 @@ def main(
 ) -> None:
     """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
-    source = model_folder(name)
+    source = recipe.check_model(name)
     options = OwnData(column, validation, test, input_format, encoding)
     data = load(task, rows, (QUESTIONS,), options)
     tokenizer = ElmoTokenizer.from_pretrained(source)

@@ -25,7 +25,6 @@ from transformers import pipeline
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoTokenizer
 from elmo_hf.cli.arguments import split_values
-from elmo_hf.folder.model_names import model_folder
 
 
 def main(
@@ -46,7 +45,7 @@ def main(
 ) -> None:
     """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
-    source = model_folder(name)
+    source = recipe.check_model(name)
     options = OwnData(column, validation, test, input_format, encoding)
     data = load(task, rows, (TEXTS,), options)
     tokenizer = ElmoTokenizer.from_pretrained(source)

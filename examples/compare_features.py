@@ -41,7 +41,6 @@ from elmo_hf import (
     ElmoTokenizer,
     WordVectors,
 )
-from elmo_hf.folder.model_names import model_folder
 from elmo_hf.model.heads_elmo import ElmoTaskModel, EncodedTexts
 
 # A kind of features, and the kinds that it is compared with.
@@ -229,7 +228,7 @@ def main(
     encoding: recipe.Encoding = "utf-8",
 ) -> None:
     """Run the combinations that have no results yet, and print the tables."""
-    source = model_folder(model)
+    source = recipe.check_model(model)
     work = output / "work"
     path = output / "results.jsonl"
     options = OwnData(column, validation, test, input_format, encoding)

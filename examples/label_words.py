@@ -24,7 +24,6 @@ from task_data import label_names, load, own_files
 from transformers import pipeline
 
 from elmo_hf import ElmoForTokenClassification, ElmoTokenizer
-from elmo_hf.folder.model_names import model_folder
 
 
 def main(
@@ -42,7 +41,7 @@ def main(
 ) -> None:
     """Train, test, save, reload, and show the results."""
     torch.manual_seed(seed)
-    source = model_folder(name)
+    source = recipe.check_model(name)
     options = OwnData(column, validation, test, input_format, encoding)
     data = load(task, rows, (WORDS,), options)
     tokenizer = ElmoTokenizer.from_pretrained(source)

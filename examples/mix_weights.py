@@ -27,7 +27,6 @@ from seeds import check_settings, contents_of, mean_and_deviation, say_what_is_d
 from tqdm import tqdm
 
 from elmo_hf.cli.arguments import split_values
-from elmo_hf.folder.model_names import model_folder
 
 RECIPES: dict[str, Callable[..., None]] = {
     **dict.fromkeys(("trec", "sst2", "sst5", "ag_news", "sick"), classify_texts.main),
@@ -82,7 +81,7 @@ def main(
 ) -> None:
     """Run the recipes whose models are missing, then print and plot the weights."""
     recipe.check_known("--task", task or (), RECIPES)
-    contents = contents_of((), model_folder(name))
+    contents = contents_of((), recipe.check_model(name))
     check_settings(output, contents, recipe="mix_weights", model=name, rows=rows, epochs=epochs)
     runs = [(one, seed) for one in task or RECIPES for seed in range(seeds)]
     say_what_is_done([run for run in runs if is_done(output, *run)], runs, output)

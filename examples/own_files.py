@@ -22,6 +22,7 @@ from typing import Any
 
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, load_dataset, load_from_disk
 from datasets.exceptions import DatasetsError
+from named_columns import DataError, parse_columns
 
 from elmo_hf.folder.saved_json import one_line
 from elmo_hf.tasks.label_schemes import to_iob2
@@ -47,10 +48,6 @@ LAST = "-1"
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 SUFFIXES_OF_WORDS = (".conll", ".conllu", ".bio", ".iob", ".txt")
 INTEGERS = re.compile(r"\[\s*\d+(?:\s*,\s*\d+)*\s*\]")
-
-
-class DataError(ValueError):
-    """Something is wrong with a user's data; the message is for the user."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ def read_own(path: Path, kinds: tuple[tuple[str, ...], ...], options: OwnData) -
     for file in paths.values():
         if not file.exists():
             raise DataError(f"there is no file or folder {file}.")
-    renamed = _parsed(options.columns or [], {name for kind in kinds for name in kind})
+    renamed = parse_columns(options.columns or [], {name for kind in kinds for name in kind})
     tables = _folder(path) if path.is_dir() else {}
     files = {name: file for name, file in paths.items() if not (tables and file == path)}
     tables |= {name: _table(file, options, renamed, kinds) for name, file in files.items()}
@@ -119,22 +116,6 @@ def read_own(path: Path, kinds: tuple[tuple[str, ...], ...], options: OwnData) -
     kind = next((kind for kind in kinds if renamed.get(kind[0], kind[0]) in found), kinds[-1])
     rows = {name: [*_rows(table, paths[name], kind, renamed)] for name, table in tables.items()}
     return _with_features(rows, kind, _names(tables["train"], renamed, kind))
-
-
-def _parsed(columns: list[str], names: set[str]) -> dict[str, str]:
-    """`NAME=COLUMN` as a dict."""
-    pairs = [column.partition("=") for column in columns]
-    for name, sign, column in pairs:
-        if name not in names or not sign or not column:
-            raise DataError(
-                f"a column is given as NAME=COLUMN, where NAME is one of {', '.join(sorted(names))}; "
-                f"found {name + sign + column!r}."
-            )
-    chosen = [name for name, _, _ in pairs]
-    twice = [name for name in chosen if chosen.count(name) > 1]
-    if twice:
-        raise DataError(f"the column of {twice[0]} is given twice; give each NAME once.")
-    return {name: column for name, _, column in pairs}
 
 
 def _folder(path: Path) -> dict[str, Dataset]:

@@ -36,7 +36,8 @@ import recipe
 import torch
 import typer
 from datasets import Dataset, DatasetDict
-from own_files import WORDS, DataError, OwnData
+from named_columns import DataError
+from own_files import WORDS, OwnData
 from seeds import mean_and_deviation, plot_band
 from sense_data import HELD_OUT, Sense, read_coarsewsd, read_semcor, read_wic
 from sklearn.linear_model import LogisticRegression

@@ -14,9 +14,12 @@ import sys
 from typing import Any
 
 import numpy as np
+import typer
 from transformers import BatchEncoding
 
 from elmo_hf import ElmoForPreTraining, ElmoTokenizer, load
+from elmo_hf.cli.arguments import Model as ModelArgument
+from elmo_hf.cli.errors import Command
 
 PAIR = ["The keys to the cabinet are on the table.", "The keys to the cabinet is on the table."]
 
@@ -86,8 +89,12 @@ class WordIds(ElmoTokenizer):
         return ["<S>", *words] if has_begin else words
 
 
-def main(name: str = "tiny") -> None:
-    """Prints the surprisal of each word of two texts in both directions, then those of the library."""
+app = typer.Typer(add_completion=False)
+
+
+@app.command(cls=Command)
+def main(name: ModelArgument = "tiny") -> None:
+    """Print the surprisal of each word of two texts in both directions, then those of the library."""
     model, tokenizer = load(name, ElmoForPreTraining)
     for text, *both in zip(PAIR, *(bits(model, tokenizer, PAIR, d) for d in ("forward", "backward")), strict=True):
         print(f"{'word':>10}  forward  backward (bits)")
@@ -99,4 +106,4 @@ def main(name: str = "tiny") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    app()

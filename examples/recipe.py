@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
+from named_columns import DataError
 from transformers import (
     DataCollatorForTokenClassification,
     DataCollatorWithPadding,
@@ -21,8 +22,10 @@ from transformers import (
 )
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.cli.errors import SingleValues, in_options
+from elmo_hf.cli.errors import SingleValues, line_of
 from elmo_hf.cli.split_notes import SPLIT_RESIDUES, note_cut
+from elmo_hf.folder.loading import MODEL_ON_HUB, check_kind
+from elmo_hf.folder.model_names import model_folder
 from elmo_hf.model.heads_elmo import ElmoTaskModel
 from elmo_hf.share.saved_card import CARD, reads_residues
 from elmo_hf.share.training_card import ElmoTrainer
@@ -32,7 +35,6 @@ from elmo_hf.text.formats import Format
 try:
     import matplotlib.pyplot as plt
     from datasets import DatasetDict
-    from own_files import DataError
     from seqeval.metrics import f1_score as entity_f1_score
     from sklearn.metrics import ConfusionMatrixDisplay, accuracy_score, f1_score
 
@@ -57,6 +59,8 @@ Encoding = Annotated[str, typer.Option(help="Encoding of your files.")]
 
 # The columns that a model reads.
 TEXT_COLUMNS = ("words", "text", "text_pair", "question", "context")
+# The options that an error may advise; `--column` is none of them, because it is NAME=COLUMN here.
+OPTIONS_OF_FILES = ("--input-format", "--encoding")
 
 # What the same command does after Ctrl-C.
 STARTS_AGAIN = "The same command starts again."
@@ -68,7 +72,7 @@ RowsOfSets = dict[str, list[dict[str, Any]]]  # rows of train, validation and te
 
 
 def run(main: Callable[..., None], after_stop: str) -> None:
-    """Runs a recipe from the command line; an error in a user's data, and Ctrl-C, end it with one line.
+    """Runs a recipe from the command line; an error that a user can correct, and Ctrl-C, end it with one line.
 
     Args:
         main: the recipe.
@@ -84,12 +88,29 @@ def run(main: Callable[..., None], after_stop: str) -> None:
             print(f"\n{line}", file=sys.stderr)  # a progress bar may have left its line open
             raise typer.Exit(code) from stop
 
+        except Exception as error:
+            reason = line_of(error, OPTIONS_OF_FILES)
+            if reason is None:
+                raise
+            print(f"Error: {reason}", file=sys.stderr)
+            raise typer.Exit(1) from error
+
     app = typer.Typer(add_completion=False)
     app.command(cls=SingleValues)(stoppable)
-    try:
-        app()
-    except DataError as error:  # without `--column`, which is NAME=COLUMN here
-        sys.exit(f"Error: {in_options(str(error), ['--input-format', '--encoding'])}")
+    app()
+
+
+def check_model(name: str) -> str | Path:
+    """The folder or repository of a model, which is checked before data is read and folders are made.
+
+    Raises:
+        ValueError: if there is no folder or repository of the name, or no ELMo in the folder.
+    """
+    source = model_folder(name)
+    is_on_hub = not Path(source).exists() and MODEL_ON_HUB.fullmatch(str(source)) is not None
+    if not is_on_hub:
+        check_kind(source, Path(source))
+    return source
 
 
 def check_known(option: str, given: Iterable[str], known: Iterable[str]) -> None:

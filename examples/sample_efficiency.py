@@ -36,7 +36,6 @@ from seeds import Results, check_settings, contents_of, mean_and_deviation, plot
 from task_data import own_files
 from tqdm import tqdm
 
-from elmo_hf.folder.model_names import model_folder
 from elmo_hf.model.heads_elmo import ElmoTaskModel
 
 LEAST_ROWS = 1000
@@ -161,7 +160,7 @@ def main(
     work = output / "work"
     shown = SHOWN[what]
     options = OwnData(column, validation, test, input_format, encoding)
-    source = model_folder(model)
+    source = recipe.check_model(model)
     results = collections.defaultdict(list)
     tasks = task or ["trec", "ewt"]
     contents = contents_of(own_files(tasks, options), source)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from own_files import DataError
+from named_columns import DataError
 
 from elmo_hf.disk.checksums import files_below, sha256_of_file, sum_lines
 from elmo_hf.folder.listed_files import is_of_model

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, load_dataset
-from own_files import TEXTS, WORDS, DataError, OwnData, Row, read_columns, read_own
+from named_columns import DataError
+from own_files import TEXTS, WORDS, OwnData, Row, read_columns, read_own
 
 from elmo_hf.text.opened_files import suffix_of
 

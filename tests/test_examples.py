@@ -8,7 +8,9 @@ import gzip
 import json
 import random
 import re
+import runpy
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -269,6 +271,55 @@ def test_nearest_senses_lists_neighbours_by_layer(tiny_folder: Path, capsys: pyt
     assert Path("senses/play.png").stat().st_size > 1000
     with pytest.raises(typer.BadParameter, match="'Let us go'"):
         nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us go"])
+
+
+# The examples that are programs.
+PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if "__main__" in path.read_text(encoding="utf-8")]
+# What each program is given beside a model; the model of `pretrain_and_classify` is made of the file.
+ARGUMENTS = {
+    "classify_texts": "none.csv",
+    "label_words": "none.csv",
+    "answer_questions": "none.csv",
+    "compare_features": "--task none.csv",
+    "sample_efficiency": "table2 --task none.csv",
+    "probe_layers": "pos --task none.conll",
+    "nearest_senses": "none.txt play",
+    "word_senses": "none.csv --word bank",
+}
+
+
+def run_program(path: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> object:
+    """Runs an example as a command does; returns its exit code, or the line that it ends with."""
+    monkeypatch.setattr(sys, "argv", [str(path), *arguments])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_path(str(path), run_name="__main__")
+    return end.value.code
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_no_example_ends_in_a_traceback(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_program(path, ["--help"], monkeypatch) == 0
+    assert run_program(path, ["-h"], monkeypatch) == 2
+    others = ARGUMENTS.get(path.stem, "").split()
+    if path.stem == "linguist":
+        commands = [["pairs", "tinny", "none.txt", "-o", "new.csv"], ["sentences", "none.txt", "new.txt"]]
+    elif path.stem == "pretrain_and_classify":
+        commands = [["none.csv"]]
+    else:
+        commands = [["tinny", *others]]
+        if others:
+            commands.append(["tiny", *others])
+    capsys.readouterr()
+    for command in commands:
+        assert run_program(path, command, monkeypatch) == 1
+        *_, line = capsys.readouterr().err.splitlines()  # after bars
+        assert line.startswith("Error: ")
+        if "tinny" in command:
+            assert "Did you mean `tiny`?" in line
+    assert list(tmp_path.iterdir()) == []
 
 
 def write_semcor(folder: Path, documents: int) -> Path:

@@ -1,9 +1,11 @@
 """The senses of words by their vectors: what the data holds, and that each answer is the nearest known sense."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
+import word_senses
 from word_senses import (
     Scores,
     Usage,
@@ -11,6 +13,7 @@ from word_senses import (
     draw_known,
     nearest_senses,
     print_scores,
+    read_own_usages,
     read_usages,
     share_right,
     vectors_of,
@@ -74,3 +77,55 @@ def test_the_last_line_has_the_means(capsys: pytest.CaptureFixture[str]) -> None
         "   1             0.50            0.75      0.50\n"
         "mean             0.50            0.50      0.75\n"
     )
+
+
+ROWS = "The bank was green,river\nA muddy bank,river\nBank of Oslo,money\nShe left the bank,money\n"
+
+
+def test_usages_of_a_users_own_table_have_its_columns_and_the_word_of_all_rows(
+    tmp_path: Path, tiny_tokenizer: ElmoTokenizer
+) -> None:
+    table = tmp_path / "own.csv"
+    table.write_text(f"text,label\n{ROWS}", encoding="utf-8")
+    columns = {"sentence": "text", "sense": "label"}
+    assert read_own_usages(table, tiny_tokenizer, columns, "Bank") == USAGES[:4]
+    lines = [f"{usage.word}\t{usage.sense}\t{usage.sentence}\n" for usage in USAGES[:4]]
+    table = tmp_path / "own.tsv"
+    table.write_text("word\tsense\tsentence\n" + "".join(lines), encoding="utf-8")
+    assert read_own_usages(table, tiny_tokenizer, {}) == USAGES[:4]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "word", "message"),
+    [
+        ("a.txt", "sentence,sense\n" + ROWS, "bank", r"must end in \.csv or \.tsv"),
+        ("a.csv", "sentence,sense\n" + ROWS, None, r"no column 'word', found sentence, sense; .* with --word\."),
+        (
+            "a.csv",
+            "word,sense\nbank,river\n",
+            None,
+            r"no column 'sentence', found word, sense; .* --column sentence=NAME",
+        ),
+        ("a.csv", "word,sentence,sense\nbank,A bank,river\n", "bank", r"found both; .* without --word"),
+        ("a.csv", "sentence,sense\n" + ROWS + "A bank,\n", "bank", r"a\.csv, line 6: the sense is missing"),
+        ("a.csv", "sentence,sense\n" + ROWS + "No word,river\n", "bank", r"line 6: .*'bank' once, .* found it 0 times"),
+        ("a.csv", "sentence,sense\nbank bank,river\n", "bank", r"line 2: .* found it 2 times"),
+        ("a.csv", "sentence,sense\n" + ROWS + "A bank,sand\n", "bank", r"one usage of 'bank' in the sense 'sand'"),
+        ("a.csv", "sentence,sense\nA bank,river\nThe bank,river\n", "bank", r"one sense of 'bank', 'river', and two"),
+        ("a.csv", "sentence,sense\n", "bank", r"a\.csv holds no rows"),
+    ],
+)
+def test_what_is_wrong_with_a_users_own_table_is_one_sentence(
+    name: str, content: str, word: str | None, message: str, tmp_path: Path, tiny_tokenizer: ElmoTokenizer
+) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        read_own_usages(tmp_path / name, tiny_tokenizer, {}, word)
+
+
+def test_vectors_do_not_depend_on_the_batches(
+    mixed_model: ElmoModel, tiny_tokenizer: ElmoTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = vectors_of(USAGES, mixed_model, tiny_tokenizer)
+    monkeypatch.setattr(word_senses, "BATCH_SIZE", 3)
+    torch.testing.assert_close(vectors_of(USAGES, mixed_model, tiny_tokenizer), together)

@@ -5,7 +5,6 @@ import hashlib
 import io
 import re
 import shutil
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
