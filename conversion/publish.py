@@ -160,7 +160,7 @@ def publish_model(
 
 
 def _check_is_unchanged(folder: Path) -> None:
-    """Raises ConversionError unless a folder is as an earlier conversion wrote it, so that what it checked is what is sent.
+    """Raises ConversionError unless a folder is as a conversion wrote it, so what was checked is sent.
 
     The card may be edited.
     """
