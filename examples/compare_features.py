@@ -11,7 +11,7 @@
 
 Everything else is equal: mix, task encoder, classifier, dropout, learning rate, best epoch by the validation set.
 Scores are from the test set: accuracy, or F1 for entities. Each run adds a line to `results.jsonl` at once. The tables
-have means and standard deviations over seeds, and ELMo's advantage.
+have means and standard deviations over seeds, and ELMo's advantage; below them is the accuracy of the commonest label.
 """
 
 import collections
@@ -19,6 +19,7 @@ import json
 import shutil
 import statistics
 import time
+from collections import Counter
 from itertools import chain, product
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -26,7 +27,7 @@ from typing import Annotated, Any, NamedTuple
 import recipe
 import torch
 import typer
-from datasets import DatasetDict
+from datasets import Dataset, DatasetDict
 from own_files import TEXTS, WORDS, OwnData
 from recipe import RowsOfSets
 from seeds import check_settings, contents_of, say_what_is_done
@@ -70,6 +71,7 @@ class Task(NamedTuple):
         vectors: word vectors that learn with the task.
         tokenizer: the biLM's, with the words of `vectors`.
         data: the data, tokenized.
+        commonest: the accuracy of the label that is commonest in training, in percent.
     """
 
     name: str
@@ -79,6 +81,7 @@ class Task(NamedTuple):
     vectors: WordVectors
     tokenizer: ElmoTokenizer
     data: DatasetDict
+    commonest: float
 
 
 class WordsAlone(ElmoTaskModel):
@@ -122,7 +125,22 @@ def read_task(name: str, model_name: str | Path, rows: int | None, options: OwnD
     fields |= {"use_crf": "O" in labels} if has_words else {"pooling": "max", "text_pairs": "text_pair" in columns}
     encode = recipe.encode_words if has_words else recipe.encode_texts
     score = "entity_f1" if has_words and "O" in labels else "accuracy"
-    return Task(name, score, has_words, fields, vectors, tokenizer, encode(data, tokenizer))
+    commonest = share_of_commonest(data, "labels" if has_words else "label")
+    return Task(name, score, has_words, fields, vectors, tokenizer, encode(data, tokenizer), commonest)
+
+
+def share_of_commonest(data: DatasetDict, column: str) -> float:
+    """The accuracy, in percent, of the label that is commonest in training."""
+    commonest = Counter(_labels(data["train"], column)).most_common(1)[0][0]
+    tested = _labels(data["test"], column)
+    return 100 * tested.count(commonest) / len(tested)
+
+
+def _labels(data: Dataset, column: str) -> list[int]:
+    """The labels of texts, or of all their words."""
+    if column == "label":
+        return data[column][:]
+    return [label for labels in data[column] for label in labels]
 
 
 def make_model(features: str, model_name: str | Path, task: Task) -> ElmoTaskModel:
@@ -180,6 +198,8 @@ def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: in
         "seed": seed,
         "score": tested[f"test_{task.score}"],
         "measure": task.score,
+        "commonest": task.commonest,
+        "test_texts": len(data["test"]),
         "validation": trainer.state.best_metric,
         "weights": [[*mix.weights.tolist(), mix.scale.item()] for mix in model.scalar_mixes_of_all()],
         "epochs": trainer.state.epoch,
@@ -210,6 +230,18 @@ def print_results(results: list[dict[str, Any]]) -> None:
         if len(table) > 1:
             recipe.print_table(table)
             print()
+
+
+def print_commonest(results: list[dict[str, Any]]) -> None:
+    """Prints the accuracy of the label that is commonest in training; results of earlier versions lack it."""
+    lines = []
+    for result in results:
+        if result["measure"] == "accuracy" and "commonest" in result:
+            count = result["test_texts"]
+            share = f"{result['commonest']:.2f} %"
+            lines.append(f"{result['task']}: {count} test texts; the label commonest in training is right in {share}.")
+    for line in dict.fromkeys(lines):
+        print(line)
 
 
 def main(
@@ -256,6 +288,7 @@ def main(
         shutil.rmtree(work / "pretrained", ignore_errors=True)
     shutil.rmtree(work)
     print_results(results)
+    print_commonest(results)
     print(f"The results are in {path}.")
 
 

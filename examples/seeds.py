@@ -70,12 +70,15 @@ def check_settings(folder: Path, contents: Mapping[str, str], **settings: Any) -
         contents: what the recipe reads, as `contents_of` gives it.
         **settings: the name of the recipe, and the options that its results depend on.
 
+    A folder that has only the record, of a run that ended before its first result, takes any settings.
+
     Raises:
         DataError: if the folder has results of other settings or files, which would be mistaken for these, or has
             files of another origin, which would be replaced.
     """
     path = folder / SETTINGS
-    if path.exists():
+    has_results = folder.is_dir() and len(files_below(folder).keys() - {SETTINGS}) > 0
+    if has_results and path.exists():
         recorded = json.loads(path.read_text(encoding="utf-8"))
         if "contents" not in recorded:
             raise DataError(
@@ -93,7 +96,7 @@ def check_settings(folder: Path, contents: Mapping[str, str], **settings: Any) -
                 f"{folder}."
             )
         contents = recorded_contents | contents
-    elif folder.is_dir() and any(folder.iterdir()):
+    elif has_results:
         raise DataError(f"{folder} has files that this recipe did not write; give another `--output`.")
     elif folder.exists() and not folder.is_dir():
         raise DataError(f"{folder} must be a folder, found a file; give another `--output`.")

@@ -13,6 +13,7 @@ import math
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,12 @@ from own_files import TEXTS, WORDS, OwnData, Row, read_columns, read_own
 
 from elmo_hf.text.opened_files import suffix_of
 
-# A validation or test set with fewer texts says little.
-FEWEST = 30
+# In a validation or test set with fewer rows, one row is worth more than a point of a score.
+FEWEST = 100
+# Labels that are named with their numbers of rows.
+MOST_LABELS = 20
+# A label of fewer rows may be a typing error.
+FEWEST_OF_LABEL = 3
 # The environment variable with the folder of the data sets (CONTRIBUTING.md); without it they come from the Hub.
 VARIABLE = "ELMO_HF_DATA"
 
@@ -72,24 +77,33 @@ def load(
     else:
         own_files([task], OwnData())  # refuses what is neither a task nor a file
         data = read_own(Path(task), kinds, options or OwnData())
-    split_off: list[str] = []
-    for name in ("validation", "test"):
-        if name not in data:
-            if len(data["train"]) < 2:
-                raise DataError(f"{task} has too few rows for a {name} set; give one with `--{name} FILE`.")
-            if task not in TASKS and "label" in data["train"].column_names:
-                parts = split_by_label(data["train"])
-            else:
-                parts = data["train"].train_test_split(test_size=0.1, seed=0)
-            data["train"] = parts["train"]
-            data[name] = parts["test"]
-            split_off.append(name)
+    split_off = split_off_missing(data, task)
     if rows is not None:
         for name, part in data.items():
             data[name] = part.shuffle(seed=0).select(range(min(rows, len(part))))
     if task not in TASKS:
+        if "label" in data["train"].column_names:
+            print_labels(data)
         note_small_sets(data, split_off)
     return data
+
+
+def split_off_missing(data: DatasetDict, task: str) -> list[str]:
+    """Sets aside a validation and a test set if data have none; returns the names of those that were set aside."""
+    split_off = []
+    for name in ("validation", "test"):
+        if name in data:
+            continue
+        if len(data["train"]) < 2:
+            raise DataError(f"{task} has too few rows for a {name} set; give one with `--{name} FILE`.")
+        if task not in TASKS and "label" in data["train"].column_names:
+            parts = split_by_label(data["train"])
+        else:
+            parts = data["train"].train_test_split(test_size=0.1, seed=0)
+        data["train"] = parts["train"]
+        data[name] = parts["test"]
+        split_off.append(name)
+    return split_off
 
 
 def split_by_label(data: Dataset) -> DatasetDict:
@@ -104,15 +118,36 @@ def split_by_label(data: Dataset) -> DatasetDict:
     return DatasetDict({"train": data.select(others), "test": data.select(sorted(chosen))})
 
 
+def print_labels(data: DatasetDict) -> None:
+    """Prints how many rows each label has, and a note of labels that are so rare that they may be typing errors."""
+    names = label_names(data)
+    counts = Counter(names[label] for part in data.values() for label in part["label"])
+    common = counts.most_common(MOST_LABELS)
+    rest = f" and {len(counts) - MOST_LABELS} more" if len(counts) > MOST_LABELS else ""
+    print(f"Labels: {', '.join(f'{name} ({count})' for name, count in common)}{rest}.")
+    rare = [name for name, count in counts.items() if count < FEWEST_OF_LABEL]
+    if rare:
+        shown = ", ".join(sorted(rare)[:MOST_LABELS])
+        print(
+            f"Note: these labels have fewer than {FEWEST_OF_LABEL} rows and may be typing errors: {shown}.",
+            file=sys.stderr,
+        )
+
+
 def note_small_sets(data: DatasetDict, split_off: list[str]) -> None:
-    """Prints a note if sets that were split off are so small that a score says little."""
+    """Prints a note if sets that were split off are so small that one row is worth more than a point of a score."""
     small = [name for name in ("test", "validation") if name in split_off and len(data[name]) < FEWEST]
     if not small:
         return
     purposes = {"test": "to test on", "validation": "to choose the epoch by"}
     sizes = " and ".join(f"{len(data[name])} {purposes[name]}" for name in small)
     advice = " and ".join(f"`--{name}`" for name in small)
-    print(f"Note: few rows were set aside: {sizes}; such a score says little: give {advice}.", file=sys.stderr)
+    points = 100 / min(len(data[name]) for name in small)
+    print(
+        f"Note: few rows were set aside: {sizes}, so one row is worth up to {points:.1f} points of a score. For a "
+        f"score to rely on, give {advice}.",
+        file=sys.stderr,
+    )
 
 
 def own_files(tasks: Iterable[str], options: OwnData) -> list[Path]:

@@ -170,6 +170,8 @@ def test_comparisons_end_in_tables_and_plots_and_compute_nothing_twice(
         cells = r"( \d+\.\d\d ± \d+\.\d\d \|){3}( [+-]\d+\.\d\d \|){2}"
         # ELMo by itself and beside words, and all of it twice, the second time from the results.
         assert len(re.findall(rf"^\| {task} \| {score} \| 1 \|{cells}$", text, re.MULTILINE)) == 4
+        line = rf"^{task}: \d+ test texts; the label commonest in training is right in \d+\.\d\d %\.$"
+        assert len(re.findall(line, text, re.MULTILINE)) == 2 * (score == "accuracy")
     monkeypatch.setattr(sample_efficiency, "LEAST_ROWS", 8)
     for what in ("table2", "table3"):
         sample_efficiency.main(model, what, ["trec"], [8], seeds=1, epochs=1)
@@ -469,10 +471,20 @@ def test_the_legend_of_mixes_covers_no_bar(
     assert not legend.get_window_extent().overlaps(axes.get_window_extent())
 
 
+@pytest.mark.parametrize(("column", "nested"), [("label", False), ("labels", True)])
+def test_the_commonest_label_of_training_is_scored_on_the_test_set(column: str, nested: bool) -> None:
+    def labelled(labels: list[int]) -> Dataset:
+        return Dataset.from_dict({column: [labels[:2], labels[2:]] if nested else labels})
+
+    data = DatasetDict(train=labelled([0, 1, 1]), test=labelled([1, 0, 0, 0, 0]))
+    assert compare_features.share_of_commonest(data, column) == 20
+
+
 def test_results_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
     folder = tmp_path / "new"
     for _ in range(2):
         check_settings(folder, {}, task="trec", rows=None, epochs=3)
+    (folder / "results.jsonl").touch()
     with pytest.raises(DataError, match=f"task and epochs; give another `--output`, or delete {folder}."):
         check_settings(folder, {}, task="sst2", rows=None, epochs=4)
 
@@ -484,6 +496,7 @@ def test_results_of_other_files_are_not_taken_for_these(tmp_path: Path, tiny_fol
     other.mkdir()
     (other / "train.csv").write_text("text,label\n", encoding="utf-8")
     check_settings(folder, contents_of([table, other], model), epochs=3)
+    (folder / "results.jsonl").touch()
     (model / "README.md").write_text("no part of the model", encoding="utf-8")
     (other / "cache-1.arrow").write_bytes(b"no part of the data")
     check_settings(folder, contents_of([table], model), epochs=3)  # fewer tasks than before
@@ -503,8 +516,17 @@ def test_results_of_other_files_are_not_taken_for_these(tmp_path: Path, tiny_fol
         contents_of([tmp_path / "none.csv"])
 
 
+def test_a_record_without_results_takes_other_settings(tmp_path: Path) -> None:
+    check_settings(tmp_path, {"table.csv": "1"}, epochs=3)
+    (tmp_path / "work").mkdir()
+    check_settings(tmp_path, {"table.csv": "2"}, epochs=4)  # as after a mended mistake in the table
+    recorded = json.loads((tmp_path / "settings.json").read_text(encoding="utf-8"))
+    assert recorded == {"epochs": 4, "contents": {"table.csv": "2"}}
+
+
 def test_results_without_a_record_of_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "settings.json").write_text('{"epochs": 3}', encoding="utf-8")
+    (tmp_path / "results.jsonl").touch()
     with pytest.raises(DataError, match=r"an earlier version, which did not record .*; give another `--output`"):
         check_settings(tmp_path, {}, epochs=3)
 

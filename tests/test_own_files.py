@@ -147,17 +147,33 @@ def test_a_set_of_a_task_is_drawn_as_for_the_published_figures(monkeypatch: pyte
 
 def test_a_note_says_which_sets_that_were_set_aside_are_small(capsys: pytest.CaptureFixture[str]) -> None:
     write_labelled("few.jsonl", {"sea": 10, "house": 10})
-    write_labelled("enough.jsonl", {"sea": 200, "house": 200})
+    write_labelled("enough.jsonl", {"sea": 600, "house": 600})
     load("few.jsonl")
     sizes = "2 to test on and 2 to choose the epoch by"
-    note = f"Note: few rows were set aside: {sizes}; such a score says little: give `--test` and `--validation`.\n"
+    points = "so one row is worth up to 50.0 points of a score. For a score to rely on, give"
+    note = f"Note: few rows were set aside: {sizes}, {points} `--test` and `--validation`.\n"
     assert capsys.readouterr().err == note
     load("few.jsonl", options=OwnData(test=Path("few.jsonl")))
-    note = "Note: few rows were set aside: 2 to choose the epoch by; such a score says little: give `--validation`.\n"
+    note = f"Note: few rows were set aside: 2 to choose the epoch by, {points} `--validation`.\n"
     assert capsys.readouterr().err == note
     load("few.jsonl", options=OwnData(test=Path("few.jsonl"), validation=Path("few.jsonl")))
     load("enough.jsonl")
     assert capsys.readouterr().err == ""
+
+
+def test_labels_are_counted_over_all_sets_and_rare_ones_are_noted(capsys: pytest.CaptureFixture[str]) -> None:
+    write_labelled("t.jsonl", {"sea": 110, "house": 20, "hose": 2})
+    load("t.jsonl")
+    said = capsys.readouterr()
+    assert said.out == "Labels: sea (110), house (20), hose (2).\n"
+    note = "Note: these labels have fewer than 3 rows and may be typing errors: hose.\n"
+    assert [line for line in said.err.splitlines(keepends=True) if "typing" in line] == [note]
+    write_labelled("t.jsonl", {f"kind {number:02}": 3 + number for number in range(21)})
+    load("t.jsonl")
+    said = capsys.readouterr()
+    assert said.out.startswith("Labels: kind 20 (23), kind 19 (22), ")
+    assert said.out.endswith(", kind 01 (4) and 1 more.\n")
+    assert "typing" not in said.err
 
 
 @pytest.mark.parametrize(
