@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperOption
 
 from ..folder.model_names import NotConvertedError, UnknownNameError
 from ..folder.saved_json import one_line
+from ..folder.store_errors import line_of_store
 from ..text.escapes import printable
 from ..text.first_look import Count
 from ..text.formats import FORMATS
@@ -23,8 +24,6 @@ from ..text.notes import logger
 
 # The errors that a user can correct: in the input, the files, the machine or the installation.
 MENDABLE = (ImportError, OSError, StrictDataclassError, ValueError)
-# The libraries of stores, whose errors of network, keys and settings are of kinds of their own.
-STORE_LIBRARIES = ("aiobotocore", "aiohttp", "azure", "botocore", "gcsfs", "google")
 USAGE_ERROR: Any = typer.BadParameter.__base__  # typer has its own copy of click, or an old one click itself
 # The options that set how much is computed at a time; a command has one of them or none.
 BATCH_OPTIONS = ("--batch-words", "--rows")
@@ -124,12 +123,9 @@ def line_of(error: Exception, options: Sequence[str] = ()) -> str | None:
         return f"{one_line(error)} Or run `elmo-hf convert {shlex.quote(error.source)} NEW`, and give the folder NEW."
     if isinstance(error, UnknownNameError):
         return f"{one_line(error)} `elmo-hf models` lists the short names."
-    library = type(error).__module__.partition(".")[0]
-    if library in STORE_LIBRARIES:
-        return (
-            f"a store does not answer as it should ({one_line(error)}); look at its address, your keys and the "
-            "network, and give the same command again."
-        )
+    line_of_library = line_of_store(error)
+    if line_of_library is not None:
+        return line_of_library
     if isinstance(error, MENDABLE) and not isinstance(error, BrokenPipeError):
         return in_options(one_line(error), options)
     return None

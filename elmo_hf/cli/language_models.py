@@ -233,9 +233,11 @@ def _config_fields(
 def _new_language_model(
     vocabulary: Path, words: Splitter | None, config: Path | None, fields: dict[str, Any]
 ) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
-    """A model with random weights and fields of its config, and its tokenizer; errors name the config's file."""
+    """A model with random weights and fields of its config, and its tokenizer; errors name the file that is wrong."""
+    from elmo_hf.model.tokenization_elmo import VocabularyCodec
     from elmo_hf.training.run import new_language_model
 
+    VocabularyCodec.of_file(str(vocabulary))  # its errors name the vocabulary, and must not name the config
     with _naming_config(config):
         return new_language_model(vocabulary, words or "whitespace", **fields)
 

@@ -15,6 +15,8 @@ import ray
 from ray.data import ActorPoolStrategy, DataContext, from_arrow_refs
 from tqdm import tqdm
 
+from ..folder.saved_json import one_line
+from ..folder.store_errors import line_of_store
 from .input_documents import SentenceWindow
 from .shards import Maker
 
@@ -62,13 +64,33 @@ class _Worker:
     def __init__(self, shared: list[Any], device: str) -> None:
         self._maker: Maker = ray.get(shared[0])
         self._maker.model.to(device)
-        self._maker.shards.check_job()
+        self._knows_job = False
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         window = pickle.loads(batch["window"][0].as_py())  # `in_workers` made this pickle
         error = ""
         try:
-            self._maker(window)
-        except (OSError, ValueError) as failure:  # Ray would wrap the error in pages of text
-            error = str(failure)
+            self._make(window)
+        except Exception as failure:
+            line = line_of_worker(failure)
+            if line is None:
+                raise
+            error = line
         return pa.table({"sentences": [len(window.sentences)], "error": [error]})
+
+    def _make(self, window: SentenceWindow) -> None:
+        if not self._knows_job:
+            self._maker.shards.check_job()
+            self._knows_job = True
+        self._maker(window)
+
+
+def line_of_worker(error: Exception) -> str | None:
+    """The line for an error of the input, the disk or a store, which Ray would wrap in pages of text; None for others.
+
+    The line is never empty.
+    """
+    line = line_of_store(error)
+    if line is None and isinstance(error, (OSError, ValueError)):
+        return one_line(error)
+    return line

@@ -18,6 +18,7 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from ..disk.whole_files import leftover, move_into_place
+from ..folder.saved_json import one_line
 
 
 def is_url(name: str) -> bool:
@@ -93,6 +94,7 @@ class Folder:
         """The contents of files, in the order of their names."""
         if not names:
             return []
+        self._store.invalidate_cache()  # other processes may have written since the last list of names
         paths = [f"{self._root}/{name}" for name in names]
         contents = self._store.cat(paths)
         return [contents[path] for path in paths]
@@ -108,7 +110,7 @@ class Folder:
             with TemporaryDirectory(prefix="elmo-hf-", ignore_cleanup_errors=True) as folder:
                 written = Path(folder, PurePosixPath(name).name)
                 yield written
-                self._store.put_file(str(written), f"{self._root}/{name}")
+                self._upload(written, name)
             return
         path = self.disk / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,6 +121,19 @@ class Folder:
         finally:
             with leftover(written):
                 written.unlink(missing_ok=True)
+
+    def _upload(self, written: Path, name: str) -> None:
+        """Uploads a file; names it in an error that the store's library turned into one of Python's kinds."""
+        try:
+            self._store.put_file(str(written), f"{self._root}/{name}")
+        except OSError as error:
+            kind = type(error)
+            if kind.__module__ != "builtins":  # a library's own kinds take other arguments
+                raise
+            raise kind(
+                f"{self.name}/{name} cannot be uploaded ({one_line(error)}); look at its address, your keys and the "
+                "network, and give the same command again."
+            ) from error
 
     def remove_leftovers(self) -> None:
         """Removes the files that killed processes left half written on a disk; no other process may be writing."""

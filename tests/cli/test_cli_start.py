@@ -149,6 +149,7 @@ WRONG = {
     "pretrain file.txt -o lm --vocabulary files": "expected a file, found files, a folder that holds o.json",
     "pretrain file.txt -o lm --vocabulary words --config files": "files must be a file, found a folder.",
     "pretrain file.txt -o lm --vocabulary file.txt --config file.txt": "file.txt is damaged",
+    "pretrain file.txt -o lm --vocabulary file.txt --config small.json": "Error: file.txt must be a vocabulary in ",
     "pretrain file.txt -o lm --vocabulary words --config typo.json": "no model can be made with typo.json: a new model "
     "cannot have `cell_sise`, `layers`",
     "pretrain file.txt -o lm --vocabulary words --config large.json": "no model can be made with large.json: "
@@ -174,6 +175,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "zero.txt": "",
         "bad.jsonl": '"fine"\n{"sentence": 1}\n',
         "words": "<S>\n</S>\n<UNK>\ntext\n",
+        "small.json": "{}",
         "typo.json": '{"cell_sise": 3, "layers": 2, "cell_size": 4}',
         "large.json": '{"max_word_length": 4097, "char_filters": [[1, 2]], "projection_size": 3, "cell_size": 4}',
         "wrong.json": '{"cell_clip": -1}',

@@ -22,7 +22,7 @@ from tests.helpers.vectors import SENTENCES, TEXT
 
 ray = pytest.importorskip("ray")
 
-from elmo_hf.embedding.ray_data import in_workers  # noqa: E402
+from elmo_hf.embedding.ray_data import in_workers, line_of_worker  # noqa: E402
 
 COPIES = 40
 
@@ -102,3 +102,12 @@ def test_the_command_ends_with_a_line_where_a_worker_cannot_write(tmp_path: Path
     shutil.rmtree(tmp_path / "out" / "_index")
     (tmp_path / "out" / "_index").touch()
     assert_fails(run_command(*command), 1, "_index")
+
+
+def test_an_error_of_the_library_of_a_store_is_one_line_from_a_worker_too() -> None:
+    error = type("ClientError", (Exception,), {"__module__": "botocore.exceptions"})("Slow\nDown")
+    assert str(line_of_worker(error)).startswith(
+        "a store does not answer as it should (Slow Down); look at its address"
+    )
+    assert line_of_worker(OSError()) == "OSError"
+    assert line_of_worker(RuntimeError("a mistake")) is None

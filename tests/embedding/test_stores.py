@@ -191,3 +191,35 @@ def test_the_place_of_a_sentence_names_no_password(memory: Any) -> None:
     memory.pipe("/me:secret@host/a@b.txt", b"Yes\n")
     documents = Documents(["memory://me:secret@host/a@b.txt"])
     assert [line for line, _ in documents.read()] == [("memory://host/a@b.txt", 0)]
+
+
+def test_a_file_that_another_process_wrote_is_read_though_the_names_were_listed_before(bucket: Any) -> None:
+    s3fs = pytest.importorskip("s3fs")
+    bucket.pipe("bucket/listed/_index/a.txt", b"a")
+    folder = Folder("s3://bucket/listed")
+    assert folder.sizes() == {"_index/a.txt": 1}
+    s3fs.S3FileSystem(skip_instance_cache=True).pipe("bucket/listed/_index/b.txt", b"b")
+    assert folder.read(["_index/a.txt", "_index/b.txt"]) == [b"a", b"b"]
+
+
+def test_the_lists_of_names_are_forgotten_before_files_are_read(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    folder = Folder("memory://out")
+    memory.pipe("/out/a.txt", b"a")
+    monkeypatch.setattr(MemoryFileSystem, "invalidate_cache", lambda *_: calls.append("forget"))
+    assert folder.read(["a.txt"]) == [b"a"]
+    assert calls == ["forget"]
+
+
+def test_a_refused_upload_names_the_file_and_leaves_no_part_of_it(memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError("Access Denied")
+
+    monkeypatch.setattr(MemoryFileSystem, "put_file", refuse)
+    folder = Folder("memory://out")
+    with (
+        pytest.raises(PermissionError, match=r"^memory:/+out/a\.txt cannot be uploaded \(Access Denied\); "),
+        folder.new("a.txt") as path,
+    ):
+        path.write_text("Yes")
+    assert folder.sizes() == {}
