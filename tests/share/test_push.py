@@ -133,7 +133,9 @@ def test_a_token_that_may_not_write_and_a_hub_out_of_reach_are_named(
 
 
 def headless(folder: Path) -> None:
-    make_task_model("labelling").save_pretrained(folder)
+    model = make_task_model("labelling")
+    model.save_pretrained(folder)
+    fields("tokenizer_config.json", max_word_length=model.config.max_word_length)(folder)
     weights(lambda each: each.pop("classifier.bias"))(folder)
 
 
