@@ -164,7 +164,8 @@ def _check_is_unchanged(folder: Path) -> None:
 
     The card may be edited.
     """
-    faults = compare_with_list(folder).faults
+    has_list = (folder / SUMS).is_file()
+    faults = compare_with_list(folder).faults if has_list else [f"{SUMS} is missing"]
     if faults:
         raise ConversionError(
             f"{folder} is not as it was converted: {faults[0]}. Delete the folder to convert the model again, or push "

@@ -27,7 +27,7 @@ import shutil
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.client import HTTPException
@@ -265,11 +265,12 @@ class Download:
     def _fill(self, folder: Path, read: Reader) -> None:
         """Downloads the files that a folder lacks, and reads all; or raises, and adds nothing."""
         missing = [path for path in self._addresses(folder) if not path.exists()]
+        is_download = len(missing) > 0
         try:
-            with saying_that_download_is_lost():
+            with saying_that_download_is_lost() if is_download else nullcontext():
                 for path, urls in self._addresses(folder).items():
                     self._fetch(urls, path)
-                self._check(folder, read, is_download=len(missing) > 0)
+                self._check(folder, read, is_download)
         except BaseException:
             for path in missing:
                 path.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """Loads a tokenizer from anyone, after checking that its files are not too large and name no other files."""
 
 import inspect
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -38,20 +39,24 @@ def read_tokenizer(folder: Path, **kwargs: Any) -> ElmoTokenizer:
         tokenizer = ElmoTokenizer.from_pretrained(folder, **kwargs)
         refuse_large({"largest id": max(tokenizer.get_vocab().values())})
     if (folder / MODEL_CONFIG).exists():
-        _check_fits_model(folder, tokenizer)
+        _check_fits_model(folder, tokenizer, kwargs)
     return tokenizer
 
 
-def _check_fits_model(folder: Path, tokenizer: ElmoTokenizer) -> None:
-    """Raises ValueError if the tokenizer makes ids of another shape than the model in its folder reads."""
+def _check_fits_model(folder: Path, tokenizer: ElmoTokenizer, arguments: Collection[str]) -> None:
+    """Raises ValueError if the tokenizer's file gives ids another shape than the model in its folder reads.
+
+    What the caller gave as arguments is not the file's, and is not compared.
+    """
     config = read_json(folder / MODEL_CONFIG)
     if config.get("model_type") != ElmoConfig.model_type:
         return  # a tokenizer may be saved beside another kind of model
     names = ["token_encoder"]
     if tokenizer.token_encoder == "char_cnn":
         names.append("max_word_length")
-    for name in names:
-        expected = config.get(name, ElmoConfig.__dataclass_fields__[name].default)
+    of_file = [name for name in names if name not in arguments]
+    for name in of_file:
+        expected = config.get(name, getattr(ElmoConfig(), name))
         actual = getattr(tokenizer, name)
         if actual != expected:
             raise ValueError(

@@ -2,13 +2,13 @@
 
 from .saved_json import one_line
 
-LIBRARIES = ("aiobotocore", "aiohttp", "azure", "botocore", "gcsfs", "google")
+LIBRARIES = ("aiobotocore", "aiohttp", "azure", "botocore", "gcsfs", "google.api_core", "google.auth", "google.cloud")
 
 
 def line_of_store(error: Exception) -> str | None:
     """The line for an error that the library of a store raised; None for other errors."""
-    library = type(error).__module__.partition(".")[0]
-    if library not in LIBRARIES:
+    module = type(error).__module__
+    if not any(f"{module}.".startswith(f"{library}.") for library in LIBRARIES):
         return None
     return (
         f"a store does not answer as it should ({one_line(error)}); look at its address, your keys and the network, "

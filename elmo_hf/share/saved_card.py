@@ -110,13 +110,18 @@ def reads_residues(source: str | Path) -> bool:
     Raises:
         ValueError: if there is no such model.
     """
-    path = open_folder(source, weights=False) / CARD
-    languages = None
-    if path.exists():
-        # A damaged card names no language; the texts are read as any other, and `elmo-hf info` says what is wrong.
-        with suppress(ValueError):
-            languages = read_card(path).data.to_dict().get("language")
-    return NO_LANGUAGE in as_list(languages)
+    return NO_LANGUAGE in languages_of(open_folder(source, weights=False))
+
+
+def languages_of(folder: Path) -> list[str]:
+    """The languages that the card of a folder names; none if there is no card."""
+    path = folder / CARD
+    if not path.exists():
+        return []
+    # A damaged card names no language; the texts are read as any other, and `elmo-hf info` says what is wrong.
+    with suppress(ValueError):
+        return as_list(read_card(path).data.to_dict().get("language"))
+    return []
 
 
 def label_card(path: Path, labels: Mapping[str, Any]) -> None:

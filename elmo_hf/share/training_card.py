@@ -16,12 +16,12 @@ from transformers import Trainer, TrainingArguments
 from transformers.modelcard import TrainingSummary
 
 from ..folder.loading import MODEL_ON_HUB
-from ..folder.model_names import TINY
+from ..folder.model_names import TINY, is_missing, model_folder
 from ..heads import FEATURE_EXTRACTION
 from ..model.heads_elmo import ElmoForSequenceClassification, ElmoTaskModel
 from ..text.escapes import printable
 from .model_card import TASKS, CardContent, as_list, auto_class_of, loading_line, render_card
-from .saved_card import CARD, write_card
+from .saved_card import CARD, languages_of, write_card
 
 
 class ElmoTrainer(Trainer):
@@ -103,7 +103,7 @@ class ElmoTrainer(Trainer):
         metadata = {
             "pipeline_tag": task,
             "tags": ["elmo", "bilm", *as_list(summary.tags)],
-            "language": summary.language,
+            "language": summary.language or _languages_of(start) or None,
             "license": summary.license,
             "base_model": start if is_on_hub else None,
             "datasets": as_list(summary.dataset_tags) or None,
@@ -167,6 +167,13 @@ class ElmoTrainer(Trainer):
         if "Validation Loss" in scored:
             scored["Loss"] = scored["Validation Loss"]
         summary.eval_results = {name: scored[name] for name in summary.eval_results if name in scored}
+
+
+def _languages_of(start: str) -> list[str]:
+    """The languages in the card of the model that training began with, if its folder is on this machine."""
+    if not start or is_missing(start):
+        return []
+    return languages_of(Path(model_folder(start)))
 
 
 def _learning_parts(model: ElmoTaskModel) -> str:

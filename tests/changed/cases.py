@@ -289,6 +289,15 @@ def work_of(thing: Thing, folder: Path) -> list[Path]:
     return paths
 
 
+def with_option(command: list[str], option: str) -> list[str]:
+    """A command with an option and its value, or a flag, which replaces the one of this name that it has."""
+    name, *values = option.split()
+    if name not in command:
+        return [*command, name, *values]
+    place = command.index(name)
+    return [*command[:place], name, *values, *command[place + 1 + len(values) :]]
+
+
 def change_surroundings(thing: Thing, generator: random.Random) -> Change:
     """Changes an argument, the working folder, the clock or the number of processes."""
     surroundings = Surroundings.of(thing)
@@ -305,7 +314,7 @@ def change_surroundings(thing: Thing, generator: random.Random) -> Change:
         option = generator.choice(thing.options)
         words += option.removeprefix("--").replace("-", "_").split()
         kind = f"argument: {option}"
-        surroundings = surroundings._replace(command=[*surroundings.command, *option.split()])
+        surroundings = surroundings._replace(command=with_option(surroundings.command, option))
     elif kind == "working folder":
         surroundings = surroundings._replace(place="elsewhere")
     elif kind == "clock":

@@ -9,7 +9,7 @@ import torch
 
 from elmo_hf.embedding.shards import JOINED, identity_of
 
-from .cases import DEFECT, Change, Workshop, copy_case, difference, renew_marks, run_case, undo
+from .cases import DEFECT, Change, Workshop, copy_case, difference, renew_marks, run_case, undo, with_option
 from .changes import FILE_CHANGES, Target
 from .surroundings import Surroundings
 from .things import THINGS
@@ -40,6 +40,13 @@ def folder_of(root: Path, **files: str) -> Path:
     for name, text in files.items():
         (root / "work" / "out" / name).write_text(text)
     return root
+
+
+def test_an_option_replaces_the_one_that_a_command_has() -> None:
+    command = ["embed", "m", "--layers", "top", "--dry-run", "-o", "out"]
+    assert with_option(command, "--layers mix") == ["embed", "m", "--layers", "mix", "--dry-run", "-o", "out"]
+    assert with_option(command, "--dry-run") == command
+    assert with_option(command, "--dtype float16") == [*command, "--dtype", "float16"]
 
 
 def test_the_judge_names_what_differs_what_is_missing_and_what_is_left_over(tmp_path: Path) -> None:

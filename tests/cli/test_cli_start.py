@@ -337,10 +337,11 @@ def test_a_command_ends_with_a_line_and_a_code(error: BaseException, code: int, 
 
 def test_mistakes_of_this_package_keep_their_traceback_and_click_ends_where_the_reader_has_seen_enough() -> None:
     assert line_of(RuntimeError("a mistake")) is None
+    assert line_of(type("DecodeError", (Exception,), {"__module__": "google.protobuf.message"})()) is None
     assert line_of(BrokenPipeError()) is None  # `elmo-hf models | head -1`
 
 
-@pytest.mark.parametrize("library", ["botocore.exceptions", "aiohttp", "azure.core.exceptions"])
+@pytest.mark.parametrize("library", ["botocore.exceptions", "aiohttp", "azure.core.exceptions", "google.api_core"])
 def test_an_error_of_the_library_of_a_store_is_one_line(library: str) -> None:
     error = type("ConnectionFailed", (Exception,), {"__module__": library})("Could not\nconnect")
     line = line_of(error) or ""

@@ -295,12 +295,15 @@ def test_ctrl_c_says_that_nothing_of_a_download_is_kept(
     assert not (kept.downloads / "base").exists()
 
 
-def test_ctrl_c_says_nothing_of_files_that_were_here_before(kept: KeptModels, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("moment", ["read_checkpoint", "convert_source"])
+def test_ctrl_c_says_nothing_of_files_that_were_here_before(
+    moment: str, kept: KeptModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop(*arguments: object) -> NoReturn:
         raise KeyboardInterrupt
 
     shutil.copytree(BASE, kept.downloads / "base")
-    monkeypatch.setattr(publish, "convert_source", stop)
+    monkeypatch.setattr(publish, moment, stop)
     with pytest.raises(KeyboardInterrupt) as stopped:
         kept.folder_of("base")
     assert stopped.value.args == ()

@@ -405,6 +405,8 @@ def test_published_models_go_to_the_hub_and_another_run_goes_on(
     pushed = dict(online.repositories.pop("org/elmo-medium").at()[1])
     error = outcomes()[1][4]
     assert error.startswith(f"{tmp_path / 'elmo-medium'} is not as it was converted: tokenizer.json is ")
+    (tmp_path / "elmo-medium" / "SHA256SUMS").unlink()
+    assert "SHA256SUMS is missing. Delete the folder to convert the model again" in outcomes()[1][4]
     assert "org/elmo-medium" not in online.repositories
     shutil.rmtree(tmp_path / "elmo-medium")
     assert outcomes()[1][1] == "now"

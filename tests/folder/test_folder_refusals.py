@@ -11,8 +11,9 @@ import torch
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME
 
 import elmo_hf
-from elmo_hf import ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, ElmoTokenizer
+from elmo_hf import ElmoConfig, ElmoForPreTraining, ElmoForTokenClassification, ElmoModel, ElmoTokenizer
 from elmo_hf.folder.loading import load_complete, load_shared, load_tokenizer, version_of
+from elmo_hf.folder.saved_tokenizer import read_tokenizer
 from elmo_hf.folder.weight_files import has_weights, read_headers, weight_names
 from tests.helpers.archives import write_files
 from tests.helpers.commands import run
@@ -68,6 +69,14 @@ def test_every_way_into_a_folder_is_by_the_door(what: str, part: str, folder: Pa
         result = run(what, folder, *further[what])
         assert result.exit_code == 1
         assert f"{part}: `max_word_length`" in result.stderr
+
+
+def test_an_argument_of_the_caller_is_not_taken_for_a_fault_of_the_tokenizers_file(folder: Path) -> None:
+    length = ElmoConfig.from_pretrained(folder).max_word_length
+    assert read_tokenizer(folder, max_word_length=length + 1).max_word_length == length + 1
+    fields("tokenizer_config.json", max_word_length=length + 1)(folder)
+    with pytest.raises(ValueError, match=f"tokenizer_config.json must have the .*, {length}, found {length + 1}; "):
+        read_tokenizer(folder)
 
 
 def test_only_the_vocabulary_of_a_tokenizer_json_is_read(word_tokenizer: ElmoTokenizer, tmp_path: Path) -> None:

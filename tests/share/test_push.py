@@ -394,6 +394,18 @@ def test_the_card_of_a_task_model_has_its_rows_what_learns_and_its_dropout(
     assert "softmax" not in rows  # it is not saved with a model for a task
 
 
+@pytest.mark.parametrize("given", [None, "de"])
+def test_the_card_of_a_trained_model_has_the_languages_of_the_model_that_it_began_with(
+    given: str | None, copied: Path, tmp_path: Path
+) -> None:
+    (copied / "README.md").write_text("---\nlanguage:\n- zxx\n---\n", encoding="utf-8")
+    trainer = make_trainer(make_task_model("classification"), "classification", tmp_path / "run", ElmoTrainer)
+    trainer.create_model_card(finetuned_from=str(copied), language=given)
+    card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    assert ModelCard(card).data.language == (given or ["zxx"])
+    assert ("S E Q W E N C E" in card) == (given is None)
+
+
 def test_the_card_of_a_model_that_labels_words_has_no_pooling(tmp_path: Path) -> None:
     trainer = make_trainer(make_task_model("crf"), "crf", tmp_path / "run", ElmoTrainer)
     trainer.eval_dataset = None
