@@ -351,7 +351,7 @@ UTF8_FILES = {
 
 
 @pytest.mark.parametrize("name", UTF8_FILES)
-@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "cp1251", "mac_roman", "ascii"])
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "cp1251", "mac_roman"])
 def test_utf8_is_not_read_in_an_encoding_of_one_byte_a_character(encoding: str, name: str, tmp_path: Path) -> None:
     content = UTF8_FILES[name].encode()
     path = written(tmp_path / name, gzip.compress(content) if name.endswith(".gz") else content)
@@ -381,6 +381,48 @@ def test_a_text_of_one_byte_a_character_may_have_pairs_that_are_utf8(tmp_path: P
         assert list(read_sentences(path, encoding="cp1252")) == lines.splitlines()
     japanese = written(tmp_path / "japanese.txt", "ﾃｩ\n".encode("shift_jis"))  # b"\xc3\xa9", which is é in UTF-8
     assert list(read_sentences(japanese, encoding="shift_jis")) == ["ﾃｩ"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("iso2022_jp", "日本 文 ."),
+        ("iso2022_kr", "한국 문 ."),
+        ("hz", "中文 ."),
+        ("unicode_escape", "café ł ."),
+        ("raw_unicode_escape", "ł ."),
+    ],
+)
+def test_an_encoding_that_writes_all_characters_in_ascii_is_read(encoding: str, text: str, tmp_path: Path) -> None:
+    path = written(tmp_path / "x.txt", f"{text}\n".encode(encoding).replace(rb"\n", b"\n"))
+    assert list(read_sentences(path, encoding=encoding)) == [text]
+
+
+LONG = b"plain text\n" * 30_000  # longer than the beginning that is looked at
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "fault"),
+    [
+        (b"\x81abc\n" + LONG, "cp1252", "line 1: not CP1252 (byte 0x81)"),
+        (LONG + b"\xe9", "ascii", "line 30001: not ASCII (byte 0xe9)"),
+        (LONG + b"\xd2", "cp1253", "line 30001: not CP1253 (byte 0xd2)"),
+        (b"a" * 8191 + b"\n\x81" + LONG, "cp1252", "line 2: not CP1252 (byte 0x81)"),
+        ("“no”\n".encode(), "ascii", "line 1: not ASCII (byte 0xe2)"),
+    ],
+)
+def test_an_illegal_byte_without_a_character_in_utf8_does_not_show_that_a_file_is_utf8(
+    content: bytes, encoding: str, fault: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "x.txt", content)
+    with pytest.raises(ValueError, match=re.escape(f"x.txt, {fault}. ")):
+        list(read_sentences(path, encoding=encoding))
+
+
+def test_a_character_in_utf8_may_be_cut_where_bytes_are_decoded_in_pieces(tmp_path: Path) -> None:
+    path = written(tmp_path / "x.txt", "“no\n".encode() + b"a" * 8184 + "\n”\n".encode() + LONG)
+    with pytest.raises(ValueError, match=r"x\.txt: is UTF-8, not cp1252, in which '“no' would be"):
+        list(read_sentences(path, encoding="cp1252"))
 
 
 def test_control_characters_of_another_encoding_are_no_text(tmp_path: Path, notes: list[str]) -> None:

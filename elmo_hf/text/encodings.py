@@ -28,6 +28,7 @@ MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be", ("utf-16", "utf-16-be")),
 )
 MARK = "\ufeff"
+NO_CHARACTER = "\ufffd"  # what decoding has in place of an illegal byte
 CONTROLS = re.compile("[\x80-\x9f]")
 UNICODE = re.compile(r"utf-|gb18030")
 # How many bytes before and behind an illegal byte are looked at.
@@ -101,22 +102,40 @@ def is_unicode(codec: str) -> bool:
 
 
 def is_single_byte(codec: str) -> bool:
-    """Whether a codec has one byte for each character, and ASCII among them."""
+    """Whether a codec has one byte for each character, ASCII among them, and characters beyond ASCII.
+
+    The bytes are decoded alone and together: a codec with escapes or states, or with two bytes for some characters, has
+    other characters for them together, or none for bytes from 0x80.
+    """
     if is_unicode(codec):
         return False
-    ascii_bytes, other_bytes = bytes(range(0x20, 0x7F)), bytes(range(0x80, 0x100))
-    has_ascii = ascii_bytes.decode(codec, "replace") == ascii_bytes.decode("ascii")
-    return has_ascii and len(other_bytes.decode(codec, "replace")) == len(other_bytes)
+    ascii_bytes = bytes(range(0x20, 0x7F))
+    other_bytes = bytes(range(0x80, 0x100))
+    for plain in (ascii_bytes, rb"\u0041"):
+        if _characters_alone(plain, codec) != list(plain.decode("ascii")):
+            return False
+        if plain.decode(codec, "replace") != plain.decode("ascii"):
+            return False
+    alone = _characters_alone(other_bytes, codec)
+    if set(alone) == {NO_CHARACTER}:
+        return False
+    return list(other_bytes.decode(codec, "replace")) == alone
 
 
-def utf8_text(content: bytes, is_cut: bool = False) -> str | None:
+def _characters_alone(content: bytes, codec: str) -> list[str]:
+    """What each byte is if it is decoded by itself."""
+    return [bytes([byte]).decode(codec, "replace") for byte in content]
+
+
+def utf8_text(content: bytes, *, is_begun: bool = False, is_cut: bool = False) -> str | None:
     """The text of bytes that are UTF-8; None if they are not.
 
     Args:
         content: bytes of a file.
-        is_cut: whether they may begin or end within a character, which is then left out.
+        is_begun: whether they may begin within a character, which is then left out.
+        is_cut: whether they may end within a character, which is then left out.
     """
-    if is_cut:
+    if is_begun:
         content = content.lstrip(bytes(range(0x80, 0xC0)))
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(content, final=not is_cut)

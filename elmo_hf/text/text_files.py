@@ -53,7 +53,7 @@ class TextFile:
         self._head = file.head
         self._content = file.content
         self._has_noted_controls = False
-        self._utf8_seen = ""  # the characters beyond ASCII that were read, as UTF-8
+        self._utf8_seen = ""  # the lines beyond ASCII that were read, as UTF-8, if all of them are
         try:
             self.codec = encodings.codec_of(file.path, file.head, encoding)
             head = io.TextIOWrapper(io.BytesIO(file.head), self.codec, errors="replace", newline="")
@@ -120,9 +120,10 @@ class TextFile:
 
     def _fault_of_byte(self, error: UnicodeDecodeError, num_before: int, is_ascii: bool) -> ValueError:
         """The error for an illegal byte, behind so many lines that were read, of which all are ASCII or not."""
-        text = encodings.utf8_text(error.object, is_cut=True) if self._may_be_utf8 else None
-        if text is not None:
-            return self.fault(encodings.fault_of_utf8(text, self.codec))
+        if self._may_be_utf8:
+            text = encodings.utf8_text(error.object, is_begun=True, is_cut=True)
+            if text is not None and not (self._utf8_seen + text).isascii():
+                return self.fault(encodings.fault_of_utf8(self._utf8_seen + text, self.codec))
         before = error.object[: error.start]
         # Lines are decoded many at a time, so some before the illegal byte were not read yet.
         number = num_before + 1 + before.count(b"\n")
