@@ -358,7 +358,7 @@ def test_utf8_is_not_read_in_an_encoding_of_one_byte_a_character(encoding: str, 
     advice = f"{name}: is UTF-8, not {encoding}, in which '“no”"
     with pytest.raises(ValueError, match=re.escape(advice)) as caught:
         list(read_sentences(path, encoding=encoding))
-    assert f"Leave out `encoding='{encoding}'`; if the text" in str(caught.value)
+    assert f"Give no encoding, because UTF-8 is the default; if the text is in {encoding}" in str(caught.value)
 
 
 @pytest.mark.parametrize("num_marks", [1, 9, 10])

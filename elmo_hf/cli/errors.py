@@ -142,7 +142,7 @@ def in_options(message: str, options: Sequence[str]) -> str:
         return f"`{option} {advised[2]}`" if option in options else advised[0]
 
     message = ADVISED_ARGUMENT.sub(option_of, message)
-    if "`--encoding " in message and "Leave out `--encoding " not in message:
+    if "`--encoding " in message:
         message += " `elmo-hf embed MODEL FILE --encoding NAME --dry-run` shows how it is read."
     return message
 

@@ -78,7 +78,7 @@ def codec_of(path: object, head: bytes, encoding: str) -> str:
         name = codecs.lookup(encoding).name
     except LookupError:
         raise LookupError(
-            f'unknown encoding: {encoding}. Names are such as utf-8, cp1252 (Windows, "ANSI"), utf-16.'
+            f'unknown encoding: {encoding}. Use a name such as utf-8, cp1252 (Windows, "ANSI") or utf-16.'
         ) from None
     for mark, codec, agreeing in MARKS:
         if head.startswith(mark):
@@ -159,8 +159,8 @@ def fault_of_utf8(text: str, codec: str) -> str:
     assert shown is not None
     wrong = shown[0].encode("utf-8").decode(codec, "replace")
     return (
-        f"is UTF-8, not {codec}, in which {shown[0]!r} would be read as {wrong!r}. Leave out `encoding='{codec}'`; if "
-        f"the text is in {codec} nevertheless, convert the file to UTF-8 first."
+        f"is UTF-8, not {codec}, in which {shown[0]!r} would be read as {wrong!r}. Give no encoding, because UTF-8 "
+        f"is the default; if the text is in {codec} nevertheless, convert the file to UTF-8 first."
     )
 
 

@@ -105,13 +105,12 @@ class TextFile:
                     self._check_utf8(line)
                     self._check_controls(line, number)
                 yield line
-            if self._utf8_seen:
-                number = 0  # it is the whole file that is wrong
-                raise ValueError(encodings.fault_of_utf8(self._utf8_seen, self.codec))
         except UnicodeDecodeError as error:
             raise self._fault_of_byte(error, number, is_ascii) from error
         except UNREADABLE as error:
             raise self.fault(error, number) from error
+        if self._utf8_seen:
+            raise self.fault(encodings.fault_of_utf8(self._utf8_seen, self.codec))
 
     def fault(self, reason: object, number: int = 0) -> ValueError:
         """An error that names the file, and its line if the number is not 0."""
