@@ -387,9 +387,10 @@ class Shards:
     def _refuse_shard(self, shard: str) -> NoReturn:
         entry = f"{self._folder.name}/{entry_of(shard)}"
         raise ValueError(
-            f"the input changed: {self._folder.name}/{shard} holds other sentences, or its proteins have other names; "
-            f"or its entry, {entry}, is damaged. If the input changed, restore it, choose another output, or delete "
-            f"that folder to start again. If it did not, delete {entry}: only its shard is computed again."
+            f"the input changed: {self._folder.name}/{shard} holds other sentences, or its proteins have other names, "
+            f"or its text was read in another encoding; or its entry, {entry}, is damaged. If the input or its "
+            "encoding changed, restore it, choose another output, or delete that folder to start again. If it did not, "
+            f"delete {entry}: only its shard is computed again."
         )
 
     def write(self, window: SentenceWindow, arrays_by_row: Mapping[int, Arrays]) -> None:
