@@ -65,12 +65,12 @@ def _sha256_of_files(files: Mapping[str, Path]) -> str:
 def check_settings(folder: Path, contents: Mapping[str, str], **settings: Any) -> None:
     """Records in a folder what its results depend on.
 
+    A folder that has only the record, of a run that ended before its first result, takes any settings.
+
     Args:
         folder: the output folder of a recipe.
         contents: what the recipe reads, as `contents_of` gives it.
         **settings: the name of the recipe, and the options that its results depend on.
-
-    A folder that has only the record, of a run that ended before its first result, takes any settings.
 
     Raises:
         DataError: if the folder has results of other settings or files, which would be mistaken for these, or has

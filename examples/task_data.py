@@ -78,12 +78,12 @@ def load(
         own_files([task], OwnData())  # refuses what is neither a task nor a file
         data = read_own(Path(task), kinds, options or OwnData())
     split_off = split_off_missing(data, task)
+    if task not in TASKS and "label" in data["train"].column_names:
+        print_labels(data)
     if rows is not None:
         for name, part in data.items():
             data[name] = part.shuffle(seed=0).select(range(min(rows, len(part))))
     if task not in TASKS:
-        if "label" in data["train"].column_names:
-            print_labels(data)
         note_small_sets(data, split_off)
     return data
 

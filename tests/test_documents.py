@@ -122,8 +122,10 @@ def tasks_program() -> str:
     shown = "print(tuple(logits.shape), answer in contexts[0], trainer.train_dataset.column_names[-1], sorted(rows))"
     shown += "\nprint(role_loss > 0)"
     recipes = [line for line in "".join(blocks(page, "bash")).splitlines() if line.startswith("python ")]
-    *before, after = sorted(blocks(page, "python"), key=lambda block: "films-model" in block)  # a recipe's model
-    return "\n".join([*before, shown, START, quiet(recipes), after, "print(open('answers.csv').read())"])
+    code = blocks(page, "python")
+    (labelling,) = [block for block in code if "films-model" in block]  # reads what a recipe wrote
+    others = [block for block in code if block != labelling]
+    return "\n".join([*others, shown, START, quiet(recipes), labelling, "print(open('answers.csv').read())"])
 
 
 def readme_commands(only: str) -> str:

@@ -209,7 +209,7 @@ def _note_proteins(names: "ProteinNames", output: str, shard_format: str) -> Non
     from elmo_hf.embedding.vector_files import WRITERS, write_hdf5
 
     note_names(names)
-    suffix = f".{shard_format}" if is_folder(output) else Path(output).suffix
+    suffix = f".{shard_format}" if is_folder(output) else Path(output).suffix.lower()
     if WRITERS[suffix] is write_hdf5:
         note_not_in_hdf5(names)
 

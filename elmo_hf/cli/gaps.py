@@ -64,10 +64,11 @@ def _refuse_commas(candidates: list[str], tokenizer: "ElmoTokenizer") -> None:
     if not candidates:
         return
     for word, is_unknown in zip(candidates, are_unknown(candidates, tokenizer), strict=True):
-        if is_unknown and "," in word:
+        parts = [part for part in word.split(",") if part]
+        if is_unknown and len(parts) > 1:
             raise ValueError(
                 f"--candidates has blanks between words, because a comma may be a word, but {word!r} is not a word of "
-                f"the softmax; write {' '.join(word.split(','))!r} if these are several words."
+                f"the softmax; write {' '.join(parts)!r} if these are several words."
             )
 
 

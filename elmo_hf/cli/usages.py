@@ -12,7 +12,7 @@ from typer import Argument, Option
 from ..disk.whole_files import check_new_file, new_file
 from ..folder.model_names import refuse_unknown
 from ..text.installed import require_packages
-from .arguments import Column, Device, Encoding, InputFormat, Model, SplitIntoWords, split_values, usable_device
+from .arguments import Column, Device, Encoding, InputFormat, Model, SplitIntoWords, usable_device
 from .errors import check_usage, counted, say
 from .split_notes import look_at
 
@@ -43,7 +43,7 @@ def usages(
     ],
     forms: Annotated[
         list[str] | None,
-        Option(metavar="WORDS", callback=split_values, help="Its other forms, such as banks,banking; may be repeated."),
+        Option(metavar="WORDS", help="Its other forms, with commas between, such as banks,banking; may be repeated."),
     ] = None,
     most: Annotated[int, Option(help="Most sentences from each corpus, spread over it.", min=1)] = 200,
     layer: Annotated[
@@ -83,7 +83,7 @@ def usages(
         raise ValueError(f"--layer must be one of {', '.join(views)}, found {shown_view!r}.")
     view = views.index(shown_view)
     usages_of, vectors_of = {}, {}
-    all_forms = [word, *(forms or [])]
+    all_forms = [word, *_listed(forms or [])]
     reading: dict[str, Any] = {
         "split_into_words": split_into_words,
         "encoding": encoding,
@@ -130,6 +130,12 @@ def _check_outputs(output: Path, plot: Path | None, vectors: Path | None) -> Non
     check_new_file(output)
 
 
+def _listed(values: list[str]) -> list[str]:
+    """The forms between commas; a form may have blanks, because words that are given as lists may."""
+    forms = [form.strip() for value in values for form in value.split(",")]
+    return [form for form in forms if form]
+
+
 def _counts_of_forms(usages: list["Usage"]) -> str:
     """How often each form of the word occurs, such as `bank 12, banks 3`."""
     counts = Counter(usage.word.lower() for usage in usages)
@@ -147,10 +153,12 @@ def _note_missing(forms: list[str], usages: Iterable["Usage"], tokenizer: "ElmoT
     from elmo_hf.embedding.usages import splits_of
 
     present = {usage.word.lower() for usage in usages}
-    for form in forms:
-        if form.lower() not in present:
-            splits = "" if tokenizer is None else splits_of(tokenizer, [form])
-            say(f"Note: none of these usages is {form}.{splits}", is_error=True)
+    for form in dict.fromkeys(form.lower() for form in forms):
+        if form in present:
+            continue
+        splits = "" if tokenizer is None else splits_of(tokenizer, [form])
+        advice = " Put commas between forms." if " " in form else ""
+        say(f"Note: none of these usages is {form}.{splits}{advice}", is_error=True)
 
 
 def _distances(vectors: dict[str, "np.ndarray"]) -> dict[str, dict[str, "np.ndarray"]]:

@@ -103,18 +103,12 @@ class ProteinNames:
             sentences: its sentences, from the first one.
 
         Raises:
-            HeaderPartError: as `see_text` and `name`; if more headers of the document lack the part, it says how many.
+            HeaderPartError: as `see_text` and `name`.
             ValueError: as `see_text` and `name`.
         """
-        remaining = iter(sentences)
-        for sentence in remaining:
+        for sentence in sentences:
             if isinstance(sentence, Protein):
-                try:
-                    sentence.name = self.name(sentence, f"{document}, line {sentence.line}")
-                except HeaderPartError as error:
-                    num_others = sum(self._lacks_part(other) for other in remaining)
-                    error.args = (f"{error} Later headers of this file without this part: {num_others:,}.",)
-                    raise
+                sentence.name = self.name(sentence, f"{document}, line {sentence.line}")
             else:
                 self.see_text(document)
             yield sentence
@@ -182,15 +176,9 @@ class ProteinNames:
             raise HeaderPartError(
                 f"{place}: the header {header[:80]!r} has no part {self.part.number}, counted from 0, between "
                 f"{self.part.separator!r}; choose another part or separator, or no part: then the first word is the "
-                "name."
+                "name. Later headers may lack the part too."
             )
         return name
-
-    def _lacks_part(self, sentence: Sentence) -> bool:
-        """Whether a sentence is a protein without the part of the header that is to be its name."""
-        if self.part is None or not isinstance(sentence, Protein):
-            return False
-        return not self.part.first_word(sentence.header)
 
     def _unique(self, name: str) -> str:
         count = self._counts.get(name, 0) + 1

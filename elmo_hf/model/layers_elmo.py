@@ -85,12 +85,13 @@ def checked_words(input_ids: Any, attention_mask: Tensor | None, config: ElmoCon
 def check_ids_of_word(input_ids: Any, config: ElmoConfig) -> None:
     """Raises ValueError if each word has another number of ids than the model reads, as from another tokenizer."""
     shape: tuple[int, ...] = tuple(getattr(input_ids, "shape", ()))
-    if len(shape) == 3 and len(config.id_shape) == 1 and shape[2] != config.id_shape[0]:
-        legal = (
-            f"the ids of a tokenizer with the model's `max_word_length`, {config.max_word_length} (in "
-            f"tokenizer_config.json and config.json), so {config.id_shape[0]} ids a word"
-        )
-        require(False, "input_ids", legal, shape[2])
+    if len(shape) != 3 or len(config.id_shape) != 1:
+        return
+    legal = (
+        f"the ids of a tokenizer with the model's `max_word_length`, {config.max_word_length} (in "
+        f"tokenizer_config.json and config.json), so {config.id_shape[0]} ids a word"
+    )
+    require(shape[2] == config.id_shape[0], "input_ids", legal, shape[2])
 
 
 def checked_mask(attention_mask: Tensor | None, default: Tensor) -> Tensor:

@@ -160,14 +160,23 @@ def test_the_vectors_of_the_usages_give_the_distances_of_the_table(
 
 def test_forms_are_given_in_any_way_and_those_without_a_usage_are_noted(folder: Path) -> None:
     command = ("usages", folder, "old.csv", "--column", "line", "--word", "bank")
-    result = run(*command, "--forms", "banks BAN", "--forms", "don't,Banking", "-o", "bank.csv")
+    result = run(*command, "--forms", "banks,BAN", "--forms", "don't,Banking", "--forms", "ban,a the", "-o", "bank.csv")
     assert "A: old.csv, 3 usages: bank 2, banks 1." in result.stdout
     notes = [line for line in result.stderr.splitlines() if line.startswith("Note: none of")]
     assert notes == [
-        "Note: none of these usages is BAN.",
+        "Note: none of these usages is ban.",
         "Note: none of these usages is don't. The tokenizer splits don't into do and n't; give one of these.",
-        "Note: none of these usages is Banking.",
+        "Note: none of these usages is banking.",
+        "Note: none of these usages is a the. The tokenizer splits a the into a and the; give one of these. "
+        "Put commas between forms.",
     ]
+
+
+def test_a_form_with_a_blank_is_a_word_of_lists(folder: Path) -> None:
+    rows = [["I", "like", "ice cream", "."], ["Ice", "is", "cold"], ["gelato"]]
+    Path("w.jsonl").write_text("".join(f"{json.dumps({'words': row})}\n" for row in rows))
+    command = ("usages", folder, "w.jsonl", "--column", "words", "--word", "gelato", "--forms", "ice cream")
+    assert "2 usages: ice cream 1, gelato 1." in output_of(*command, "-o", "gelato.csv")
 
 
 def test_intervals_are_printed_for_ten_usages_and_a_line_says_why_others_are_missing(folder: Path) -> None:
