@@ -46,6 +46,13 @@ def test_embed_writes_a_file_of_vectors(source: str, tiny_folder: Path) -> None:
     assert_all_close(read_vectors("v.h5"), embed_alone(model, tokenizer, SENTENCES, "all"))
 
 
+@pytest.mark.parametrize("output", ["V.NPZ", "V.HDF5"])
+def test_capitals_in_the_suffix_of_an_output_do_not_matter(output: str, tiny_folder: Path) -> None:
+    printed = output_of("embed", tiny_folder, "text.txt", "-o", output)
+    assert printed == f"Wrote 4 sentences (1 of them blank) to {output}.\n"
+    assert [path.name for path in Path().glob("V*")] == [output]
+
+
 @pytest.mark.parametrize(("output", "folder"), [("v.h5", "v.h5.partial"), ("vectors/", "vectors")])
 def test_embed_that_is_stopped_names_the_folder_from_which_the_same_command_goes_on(
     output: str, folder: str, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
