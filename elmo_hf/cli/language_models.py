@@ -1,5 +1,6 @@
 """The commands of language models: `elmo-hf vocab`, `elmo-hf pretrain` and `elmo-hf score`."""
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -149,10 +150,9 @@ def pretrain(
     import torch
     from transformers import set_seed
 
-    from elmo_hf.folder.loading import load_for_pretraining, scoring_splitter
+    from elmo_hf.folder.loading import scoring_splitter
     from elmo_hf.folder.saved_json import read_json
     from elmo_hf.training import run
-    from elmo_hf.training.corpora import read_sources
     from elmo_hf.training.record import Start
     from elmo_hf.training.trainer import PretrainingArguments
 
@@ -188,24 +188,78 @@ def pretrain(
     )
     if config is not None and args.process_index == 0:
         _note_settings(config, settings, args)
+    reading = _Reading(encoding, input_format, column)
+    held_out_text = _Text.begun("held-out text", held_out, reading) if held_out else None
+    training_text = _Text.begun("training text", corpora, reading)
     set_seed(args.seed)
     if model is not None:
-        lm, tokenizer = load_for_pretraining(model, vocabulary, words, **fields)
+        lm, tokenizer = _model_to_adapt(model, vocabulary, words, fields, training_text)
     else:
         assert vocabulary is not None
         lm, tokenizer = _new_language_model(vocabulary, words, config, fields)
     splitter = scoring_splitter(lm.config, tokenizer)
     has_bar = args.process_index == 0
-    read = partial(read_sources, encoding=encoding, column=column, input_format=input_format)
-    scored = None
-    if held_out:  # the shorter text comes first, because its errors are found sooner
-        scored = _read_corpus("held-out text", held_out, read, tokenizer, splitter, has_bar)
-    train = _read_corpus("training text", corpora, read, tokenizer, splitter, has_bar)
+    # The shorter text comes first, because its errors are found sooner.
+    scored = _read_corpus(held_out_text, tokenizer, splitter, has_bar) if held_out_text is not None else None
+    train = _read_corpus(training_text, tokenizer, splitter, has_bar)
     start = None if model is None else Start(model, has_new_softmax=vocabulary is not None)
     trainer = run.pretrain(lm, tokenizer, train, scored, args, started_from=start)
     if trainer.is_world_process_zero():
         _say_perplexities(trainer.scores_of_weights)
         say(f"Wrote {output}.")
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How the texts of `pretrain` are read."""
+
+    encoding: str
+    input_format: Format | None
+    column: str | None
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A text of `pretrain`, of which the first sentences have been read."""
+
+    name: str  # such as `training text`
+    sources: list[str]
+    reading: _Reading
+    beginning: list[str]  # the beginnings of its first sentences
+    sentences: Iterator[Sentence]  # all of them, to be read once
+
+    @classmethod
+    def begun(cls, name: str, sources: list[str], reading: _Reading) -> "_Text":
+        """Reads the first sentences, so that what is wrong there is found before a model is loaded."""
+        from elmo_hf.training.corpora import read_sources
+
+        read = read_sources(sources, reading.encoding, reading.column, reading.input_format)
+        beginning, sentences = beginning_of(read)
+        return cls(name, sources, reading, beginning, sentences)
+
+    def vocab_command(self, splitter: str) -> str:
+        """The command that writes the words of this text, which it reads and splits in the same way, to WORDS."""
+        arguments = ["elmo-hf", "vocab", *self.sources, "-o", "WORDS", "--words", splitter]
+        if self.reading.encoding != "utf-8":
+            arguments += ["--encoding", self.reading.encoding]
+        if self.reading.input_format is not None:
+            arguments += ["--input-format", self.reading.input_format]
+        if self.reading.column is not None:
+            arguments += ["--column", self.reading.column]
+        return shlex.join(arguments)
+
+
+def _model_to_adapt(
+    model: str, vocabulary: Path | None, words: Splitter | None, fields: dict[str, Any], text: _Text
+) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
+    """The model of --model and its tokenizer; if it has no softmax, the error has the command for the words of one."""
+    from elmo_hf.folder.loading import NoSoftmaxError, load_for_pretraining, splitter_of_training
+
+    try:
+        return load_for_pretraining(model, vocabulary, words, **fields)
+    except NoSoftmaxError as error:
+        command = text.vocab_command(words or splitter_of_training(model))
+        raise ValueError(f"{error} `{command}` makes this file.") from error
 
 
 def _config_fields(
@@ -443,26 +497,18 @@ def _refuse_missing(vocabulary: Path | None, model: str | None) -> None:
         raise ValueError(f"there is no file {vocabulary}; `elmo-hf vocab CORPUS -o {vocabulary}` writes one.")
 
 
-def _read_corpus(
-    name: str,
-    sources: list[str],
-    read: Callable[[list[str]], Iterator[Sentence]],
-    tokenizer: "ElmoTokenizer",
-    splitter: str,
-    has_bar: bool,
-) -> "Corpus":
+def _read_corpus(text: _Text, tokenizer: "ElmoTokenizer", splitter: str, has_bar: bool) -> "Corpus":
     """A text of `pretrain` as a corpus; the process that has the progress bar also prints notes and counts."""
     from elmo_hf.language_model.surprisal_table import place_sentences
 
-    beginning, sentences = beginning_of(read(sources))
-    all_sentences = Counted(sentences)
+    all_sentences = Counted(text.sentences)
     placed = place_sentences(all_sentences, splitter)
-    bar = tqdm(placed, desc=name, unit=" sentences", disable=not has_bar)
-    noted = beginning if has_bar else []
-    corpus, summary = _corpus(f"the {name}", bar, tokenizer, noted, splitter)
-    _refuse_empty(corpus, f"the {name}, {', '.join(sources)},")
+    bar = tqdm(placed, desc=text.name, unit=" sentences", disable=not has_bar)
+    noted = text.beginning if has_bar else []
+    corpus, summary = _corpus(f"the {text.name}", bar, tokenizer, noted, splitter)
+    _refuse_empty(corpus, f"the {text.name}, {', '.join(text.sources)},")
     if has_bar:
-        say(f"{name}: {counted_sentences(all_sentences.count)}, {summary}")
+        say(f"{text.name}: {counted_sentences(all_sentences.count)}, {summary}")
     return corpus
 
 

@@ -163,13 +163,7 @@ def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTrai
         NoSoftmaxError: if the folder has no softmax or no words for it.
         ValueError: if the folder cannot be loaded.
     """
-    config, _ = read_config(open_folder(source, weights=False, **hub))
-    has_softmax = config.num_softmax_words is not None or config.share_embedding_softmax
-    if has_softmax:
-        # A biLM that was saved without the language models keeps their config.
-        folder = open_folder(source, **hub)
-        with naming(f"{source} cannot be loaded as an ELMo model"):
-            has_softmax = any(name.startswith("softmax.") for name in read_headers(folder))
+    has_softmax = _has_softmax(source, **hub)
     tokenizer = load_tokenizer(source, **hub) if has_softmax else None
     if tokenizer is None or tokenizer.num_word_classes is None:
         missing = "tokenizer with the words of its softmax" if has_softmax else "softmax over words"
@@ -181,10 +175,27 @@ def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTrai
     return load_complete(source, ElmoForPreTraining, **hub), tokenizer
 
 
+def _has_softmax(source: str | Path, **hub: Any) -> bool:
+    """Whether a model's config describes a softmax, and its files have one."""
+    config, _ = read_config(open_folder(source, weights=False, **hub))
+    if config.num_softmax_words is None and not config.share_embedding_softmax:
+        return False
+    # A biLM that was saved without the language models keeps their config.
+    folder = open_folder(source, **hub)
+    with naming(f"{source} cannot be loaded as an ELMo model"):
+        return any(name.startswith("softmax.") for name in read_headers(folder))
+
+
 def scoring_splitter(config: ElmoConfig, tokenizer: ElmoTokenizer) -> str:
     """How the language models' training text was split, `"ptb"` or `"whitespace"`, for a text to score or to learn."""
     tasks = getattr(config, "task_specific_params", None) or {}
     return "whitespace" if BILM_TF_SCORING.items() <= tasks.items() else tokenizer.word_splitter
+
+
+def splitter_of_training(source: str | Path) -> str:
+    """The `scoring_splitter` of a folder, a Hub name or a short name, whose weights are not loaded."""
+    config, _ = read_config(open_folder(source, weights=False))
+    return scoring_splitter(config, load_tokenizer(source))
 
 
 def load_for_pretraining(
@@ -200,9 +211,15 @@ def load_for_pretraining(
         **fields: fields of `ElmoConfig` that replace the folder's.
 
     Raises:
-        ValueError: if the folder cannot be loaded or has no softmax, or if `vocabulary` is given for a
-            model with word input, whose own vocabulary is fixed.
+        NoSoftmaxError: if the folder has no softmax to go on with, and no `vocabulary` is given.
+        ValueError: if the folder cannot be loaded, or if `vocabulary` is given for a model with word input, whose own
+            vocabulary is fixed.
     """
+    if vocabulary is None and not _has_softmax(source):
+        raise NoSoftmaxError(
+            f"{source} has no softmax over words, so there is none to train further. Give `vocabulary='WORDS'`, a file "
+            "with the words of a new softmax, one a line."
+        )
     tokenizer_options = {}
     if word_splitter is not None:
         tokenizer_options["word_splitter"] = word_splitter

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import re
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -269,8 +270,6 @@ def test_score_writes_the_surprisal_of_each_word(
 
 
 def test_a_converted_bilm_learns_a_softmax_while_it_is_frozen(tiny_folder: Path, work: Path, tmp_path: Path) -> None:
-    refused = run("pretrain", work / "corpus.txt", "-o", tmp_path / "out", "--model", tiny_folder)
-    assert_fails(refused, 1, "this config has none. Make a vocabulary with `elmo-hf vocab`")
     before = state_of(tiny_folder)
     compared = [name for name in before if "scalar_mixes" not in name]
     assert len(compared) > 10
@@ -282,6 +281,36 @@ def test_a_converted_bilm_learns_a_softmax_while_it_is_frozen(tiny_folder: Path,
         assert is_equal == {name == "frozen"}
         assert np.abs(after["softmax.bias"]).max() > 0
         assert ElmoTokenizer.from_pretrained(tmp_path / name).predicted_words == VOCABULARY
+
+
+@pytest.mark.parametrize(("words", "splitter"), [((), "ptb"), (("--words", "whitespace"), "whitespace")])
+def test_a_model_without_a_softmax_is_adapted_as_the_error_says(
+    words: tuple[str, ...], splitter: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my table.csv").write_bytes("row,review\n1,Don't go to Zürich.\n".encode("latin-1") * 9)
+    reading = ("--column", "review", "--encoding", "latin-1", "--input-format", "table")
+    command = ("pretrain", "my table.csv", "-o", "lm", "--model", tiny_folder, *reading, *words)
+    refused = run(*command)
+    advice = f"`elmo-hf vocab 'my table.csv' -o WORDS --words {splitter} --encoding latin-1 --input-format table"
+    assert_fails(refused, 1, "no softmax over words, so there is none to train further. Give `--vocabulary WORDS`, a")
+    assert advice in refused.stderr
+    program, *arguments = shlex.split(refused.stderr.split("`")[-2])
+    assert program == "elmo-hf"
+    output_of(*arguments)
+    printed = output_of(*command, "--vocabulary", "WORDS", *ONE_STEP)
+    assert ", 0.00% unknown." in printed
+
+
+def test_a_text_that_cannot_be_read_is_refused_before_the_model_is_loaded(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("row,review\n1,Yes .\n")
+    text = tmp_path / "text.txt"
+    text.write_text("Yes .\n")
+    (tmp_path / "model").mkdir()  # it cannot be loaded
+    for texts in ((table,), (text, "--held-out", table)):
+        refused = run("pretrain", *texts, "-o", tmp_path / "lm", "--model", tmp_path / "model")
+        assert_fails(refused, 1, "choose one (`--column NAME`), or rename it.")
 
 
 @pytest.mark.parametrize(("words", "splitter"), [((), "ptb"), (("--words", "whitespace"), "whitespace")])
