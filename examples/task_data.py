@@ -126,7 +126,13 @@ def print_labels(data: DatasetDict) -> None:
     rest = f" and {len(counts) - MOST_LABELS} more" if len(counts) > MOST_LABELS else ""
     print(f"Labels: {', '.join(f'{name} ({count})' for name, count in common)}{rest}.")
     rare = [name for name, count in counts.items() if count < FEWEST_OF_LABEL]
-    if rare:
+    if len(counts) > MOST_LABELS and 2 * len(rare) > len(counts):
+        num_rows = sum(counts.values())
+        print(
+            f"Note: there are {len(counts)} different labels in {num_rows} rows; is this the column of the labels?",
+            file=sys.stderr,
+        )
+    elif rare:
         shown = ", ".join(sorted(rare)[:MOST_LABELS])
         print(
             f"Note: these labels have fewer than {FEWEST_OF_LABEL} rows and may be typing errors: {shown}.",

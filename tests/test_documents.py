@@ -125,7 +125,9 @@ def tasks_program() -> str:
     code = blocks(page, "python")
     (labelling,) = [block for block in code if "films-model" in block]  # reads what a recipe wrote
     others = [block for block in code if block != labelling]
-    return "\n".join([*others, shown, START, quiet(recipes), labelling, "print(open('answers.csv').read())"])
+    return "\n".join(
+        [*others, shown, START, quiet(recipes), labelling, "print(open('answers.csv', encoding='utf-8-sig').read())"]
+    )
 
 
 def readme_commands(only: str) -> str:

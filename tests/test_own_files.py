@@ -174,6 +174,11 @@ def test_labels_are_counted_over_all_sets_and_rare_ones_are_noted(capsys: pytest
     assert said.out.startswith("Labels: kind 20 (23), kind 19 (22), ")
     assert said.out.endswith(", kind 01 (4) and 1 more.\n")
     assert "typing" not in said.err
+    write_labelled("t.jsonl", {f"a whole text {number}": 1 for number in range(24)})
+    load("t.jsonl")
+    said = capsys.readouterr()
+    assert said.err.startswith("Note: there are 24 different labels in 24 rows; is this the column of the labels?\n")
+    assert "typing" not in said.err
 
 
 @pytest.mark.parametrize(
