@@ -2,9 +2,7 @@
 
 from collections.abc import Collection, Iterable
 
-
-class DataError(ValueError):
-    """Something is wrong with a user's data; the message is for the user."""
+from data_errors import DataError
 
 
 def parse_columns(columns: Iterable[str], names: Collection[str]) -> dict[str, str]:

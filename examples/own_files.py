@@ -20,9 +20,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from data_errors import DataError
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, load_dataset, load_from_disk
 from datasets.exceptions import DatasetsError
-from named_columns import DataError, parse_columns
+from named_columns import parse_columns
 
 from elmo_hf.folder.saved_json import one_line
 from elmo_hf.tasks.label_schemes import to_iob2

@@ -35,8 +35,8 @@ import numpy as np
 import recipe
 import torch
 import typer
+from data_errors import DataError
 from datasets import Dataset, DatasetDict
-from named_columns import DataError
 from own_files import WORDS, OwnData
 from seeds import mean_and_deviation, plot_band
 from sense_data import HELD_OUT, Sense, read_coarsewsd, read_semcor, read_wic

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import typer
-from named_columns import DataError
+from data_errors import DataError
 from transformers import (
     DataCollatorForTokenClassification,
     DataCollatorWithPadding,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from named_columns import DataError
+from data_errors import DataError
 
 from elmo_hf.disk.checksums import files_below, sha256_of_file, sum_lines
 from elmo_hf.folder.listed_files import is_of_model

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from data_errors import DataError
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, load_dataset
-from named_columns import DataError
 from own_files import TEXTS, WORDS, OwnData, Row, read_columns, read_own
 
 from elmo_hf.text.opened_files import suffix_of

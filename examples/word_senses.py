@@ -28,7 +28,8 @@ from typing import Annotated, NamedTuple
 
 import torch
 import typer
-from named_columns import DataError, parse_columns
+from data_errors import DataError
+from named_columns import parse_columns
 from torch import Tensor
 
 from elmo_hf import ElmoModel, ElmoTokenizer, load
