@@ -266,8 +266,9 @@ class Download:
         """Downloads the files that a folder lacks, and reads all; or raises, and adds nothing."""
         missing = [path for path in self._addresses(folder) if not path.exists()]
         is_download = len(missing) > 0
+        stopping = saying_that_download_is_lost() if is_download else nullcontext()
         try:
-            with saying_that_download_is_lost() if is_download else nullcontext():
+            with stopping:
                 for path, urls in self._addresses(folder).items():
                     self._fetch(urls, path)
                 self._check(folder, read, is_download)

@@ -205,12 +205,11 @@ def _note_what_was_kept(selection: "Selection", words: str | None, pooling: str)
 
 def _note_proteins(names: "ProteinNames", output: str, shard_format: str) -> None:
     """Prints notes on the names of proteins, as the output has them."""
-    from elmo_hf.embedding.shards import is_folder
+    from elmo_hf.embedding.shards import suffix_of_writer
     from elmo_hf.embedding.vector_files import WRITERS, write_hdf5
 
     note_names(names)
-    suffix = f".{shard_format}" if is_folder(output) else Path(output).suffix.lower()
-    if WRITERS[suffix] is write_hdf5:
+    if WRITERS[suffix_of_writer(output, shard_format)] is write_hdf5:
         note_not_in_hdf5(names)
 
 

@@ -193,7 +193,8 @@ def say_table(rows: Sequence[Sequence[str]]) -> None:
 
 def counted_sentences(count: Count) -> str:
     """`8 sentences`, `8 sentences (1 of them blank)`, `8 proteins (1 of them without residues)`."""
-    if 0 < count.sentences == count.proteins:
+    are_proteins = count.proteins > 0 and count.proteins == count.sentences
+    if are_proteins:
         empty = f" ({count.blank:,} of them without residues)" if count.blank else ""
         return counted(count.proteins, "protein") + empty
     blank = f" ({count.blank:,} of them blank)" if count.blank else ""

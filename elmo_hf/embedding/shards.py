@@ -215,6 +215,13 @@ def _make_one_by_one(maker: Maker, windows: Iterable[SentenceWindow], bar: tqdm)
         maker(window, bar)
 
 
+def suffix_of_writer(output: str, shard_format: str) -> str:
+    """The key of `WRITERS` for an output: the format of its shards, or the suffix of the file, in lower case."""
+    if is_folder(output):
+        return f".{shard_format}"
+    return Path(output).suffix.lower()
+
+
 def _plan_shards(
     model: ElmoModel,
     tokenizer: ElmoTokenizer,
@@ -225,7 +232,7 @@ def _plan_shards(
 ) -> tuple["Shards", int]:
     """The shards of an output, of which nothing is written yet, and the characters of a shard."""
     file = None if is_folder(output) else Path(output)
-    suffix = f".{options.shard_format}" if file is None else file.suffix.lower()
+    suffix = suffix_of_writer(output, options.shard_format)
     if suffix not in WRITERS or (file is not None and is_url(output)):
         raise ValueError(
             "vectors are written to a new folder, DIR/, or on this disk to a new file whose suffix is one of "

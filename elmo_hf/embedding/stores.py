@@ -19,6 +19,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from ..disk.whole_files import leftover, move_into_place
 from ..folder.saved_json import one_line
+from ..folder.store_errors import ADVICE
 
 
 def is_url(name: str) -> bool:
@@ -130,10 +131,7 @@ class Folder:
             kind = type(error)
             if kind.__module__ != "builtins":  # a library's own kinds take other arguments
                 raise
-            raise kind(
-                f"{self.name}/{name} cannot be uploaded ({one_line(error)}); look at its address, your keys and the "
-                "network, and give the same command again."
-            ) from error
+            raise kind(f"{self.name}/{name} cannot be uploaded ({one_line(error)}); {ADVICE}") from error
 
     def remove_leftovers(self) -> None:
         """Removes the files that killed processes left half written on a disk; no other process may be writing."""

@@ -3,6 +3,8 @@
 from .saved_json import one_line
 
 LIBRARIES = ("aiobotocore", "aiohttp", "azure", "botocore", "gcsfs", "google.api_core", "google.auth", "google.cloud")
+# What to do if a store fails.
+ADVICE = "look at its address, your keys and the network, and give the same command again."
 
 
 def line_of_store(error: Exception) -> str | None:
@@ -10,7 +12,4 @@ def line_of_store(error: Exception) -> str | None:
     module = type(error).__module__
     if not any(f"{module}.".startswith(f"{library}.") for library in LIBRARIES):
         return None
-    return (
-        f"a store does not answer as it should ({one_line(error)}); look at its address, your keys and the network, "
-        "and give the same command again."
-    )
+    return f"a store does not answer as it should ({one_line(error)}); {ADVICE}"
