@@ -65,11 +65,12 @@ def recorded_sums(folder: Path) -> dict[str, str]:
 
 
 def parse_sums(content: bytes) -> dict[str, str]:
-    """The checksums in a list, by the names of files."""
+    """The checksums in a list, by the names of files; a line ends as on Linux or Windows."""
     digests = {}
-    for line in content.decode(errors="replace").splitlines():
+    for line in content.decode(errors="replace").replace("\r\n", "\n").split("\n"):
         digest, _, name = line.partition("  ")
-        digests[name] = digest
+        if line:
+            digests[name] = digest
     return digests
 
 

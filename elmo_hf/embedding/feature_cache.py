@@ -10,9 +10,13 @@ Glossary: T positions of a row, boundaries included, P projection, L layers.
 
 Size: 4 (L+1) 2P bytes a word in float32, 12 kB with the original model; half as much in float16. `datasets` keeps the
 column in a file, which is read through the page cache.
+
+In a folder of the caller's, NAME.arrow has its SHA-256 beside it, in NAME.arrow.sha256 as `sha256sum` writes it. A file
+without one was kept by an earlier version, and gets it at its next use if the folder can be written.
 """
 
 import json
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,8 +27,8 @@ import numpy as np
 import pyarrow as pa
 from datasets.fingerprint import Hasher
 
-from ..disk.checksums import sha256_of_model
-from ..disk.whole_files import move_into_place, remove_leftovers, workplace
+from ..disk.checksums import parse_sums, sha256_of_file, sha256_of_model, sum_lines
+from ..disk.whole_files import move_into_place, new_file, remove_leftovers, workplace
 from ..model.heads_elmo import ElmoTaskModel
 from ..public import ElmoTokenizer
 
@@ -58,8 +62,7 @@ def add_bilm_layers(
         the dataset with `bilm_layers`, in NumPy format. A kept result for the same dataset and biLM is used again.
 
     Raises:
-        ValueError: if the kept result in `folder` cannot be read, or has another number of rows. A change of its
-            numbers is not noticed.
+        ValueError: if the kept result in `folder` cannot be read, has another number of rows, or was changed.
         OSError: if there is no room for the result.
     """
     # Arrays with one entry a word, which are read without Python numbers.
@@ -107,7 +110,7 @@ def add_bilm_layers(
 
 def _remove_leftovers(folder: Path) -> None:
     """Removes what killed processes left of any results: after a change of dataset or biLM, none has these names."""
-    for pattern in (".*.arrow.lock", ".*.arrow.partial"):
+    for pattern in (".*.arrow.lock", ".*.arrow.partial", ".*.arrow.sha256.lock", ".*.arrow.sha256.partial"):
         for path in sorted(folder.glob(pattern)):
             remove_leftovers(folder / path.stem.removeprefix("."))
 
@@ -118,13 +121,16 @@ def _compute_kept(run: Callable[..., datasets.Dataset], file: Path) -> None:
     # `datasets` writes beside its file under a random name, which it leaves if its process is killed.
     with workplace(file, must_wait=True) as folder:
         if not file.exists():
-            run(cache_file_name=str(folder / file.name))
-            move_into_place(folder / file.name, file)
+            computed = folder / file.name
+            run(cache_file_name=str(computed))
+            # Before the result has its name, so that a stopped process leaves none without its checksum.
+            _write_sum(file, sha256_of_file(computed))
+            move_into_place(computed, file)
 
 
 def _check_kept(file: Path, num_rows: int) -> None:
-    """Refuses a kept result that was cut: the rows before the cut would pass for all."""
-    advice = "remove this file, and the biLM computes its layers again"
+    """Refuses a kept result that was changed or cut: its numbers, or the rows before the cut, would pass for right."""
+    advice = f"remove {file}, and the biLM computes its layers again"
     try:
         num_kept = len(datasets.Dataset.from_file(str(file)))
     except PermissionError:
@@ -133,3 +139,21 @@ def _check_kept(file: Path, num_rows: int) -> None:
         raise ValueError(f"{file} is damaged ({error}); {advice}.") from error
     if num_kept != num_rows:
         raise ValueError(f"{file} must have the layers of {num_rows:,} texts, found {num_kept:,}; {advice}.")
+    digest = sha256_of_file(file)
+    sum_file = _sum_file_of(file)
+    if not sum_file.exists():
+        if os.access(file.parent, os.W_OK):
+            _write_sum(file, digest)
+    elif parse_sums(sum_file.read_bytes()) != {file.name: digest}:
+        raise ValueError(f"{file} must have the SHA-256 in {sum_file.name}, found {digest}; {advice}.")
+
+
+def _sum_file_of(file: Path) -> Path:
+    """Where the checksum of a kept result stands."""
+    return file.with_name(f"{file.name}.sha256")
+
+
+def _write_sum(file: Path, digest: str) -> None:
+    """Writes the checksum of a kept result."""
+    with new_file(_sum_file_of(file)) as partial:
+        partial.write_text(sum_lines({file.name: digest}), encoding="utf-8")

@@ -26,7 +26,7 @@ JOB, INDEX = "_job.json", "_index.jsonl"
 ENTRIES = "_index/"
 SHARD_SUMS = f"{ENTRIES}{SUMS}"
 BLOCK = 1 << 22
-ENTRY = re.compile(r"([0-9a-f]{64}) ([0-9a-f]{8}) (0|[1-9][0-9]{0,17})\s*")
+ENTRY = re.compile(r"([0-9a-f]{64}) ([0-9a-f]{8}) (0|[1-9][0-9]{0,17})\r?\n")  # \r on Windows
 
 
 class Entry(NamedTuple):

@@ -367,10 +367,11 @@ def difference(thing: Thing, folder: Path, expected: Path, new_paths: list[Path]
         if not any(name == path or name.startswith(f"{path}/") for path in new):
             return f"{name} is left over"
     result = Path(thing.result).relative_to("work")
-    # The command may leave as it is what the case changed outside the result, if it did not need it.
-    not_needed = [path for path in new if thing.reads and not Path(path).is_relative_to(result)]
+    # The command may leave as it is what the case changed outside the result, if it did not need it, and the user's.
+    left = [path for path in new if thing.reads and not Path(path).is_relative_to(result)]
+    left += [path for path in new if Path(path).name in thing.leaves]
     for name, data in wanted.items():
-        if any(name == path or name.startswith(f"{path}/") for path in not_needed):
+        if any(name == path or name.startswith(f"{path}/") for path in left):
             continue
         if name not in there:
             return f"{name} is missing"

@@ -1,5 +1,6 @@
 """Layers kept beside a dataset: equal to the biLM's, trained on with the same result, refused where they do not fit."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_a_kept_file_that_was_cut_is_named_and_without_it_the_layers_are_compute
     for damaged in (b"", content[:10], content[: len(content) // 2], fewer_rows):
         file.unlink()  # the old file is mapped into memory
         file.write_bytes(damaged)
-        with pytest.raises(ValueError, match=f"{file.name} .*remove this file") as error:
+        with pytest.raises(ValueError, match=f"{file.name} .*remove {file}, and") as error:
             add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
         assert "\n" not in str(error.value)
     assert "must have the layers of 3 texts, found 2" in str(error.value)
@@ -93,13 +94,41 @@ def test_a_kept_file_that_was_cut_is_named_and_without_it_the_layers_are_compute
         np.testing.assert_array_equal(row["bilm_layers"], expected["bilm_layers"])
 
 
+def test_a_kept_file_with_one_other_bit_is_refused_and_an_earlier_version_s_gets_its_checksum(tmp_path: Path) -> None:
+    dataset, model = make_dataset("labelling"), make_task_model("labelling")
+    add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
+    (file,) = tmp_path.glob("*.arrow")
+    sum_file = tmp_path / f"{file.name}.sha256"
+    content, line = file.read_bytes(), sum_file.read_bytes()
+    assert line == f"{hashlib.sha256(content).hexdigest()}  {file.name}\n".encode()
+    sum_file.unlink()  # as an earlier version left it
+    add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
+    assert sum_file.read_bytes() == line
+    number = add_bilm_layers(dataset, model, TOKENIZER)[0]["bilm_layers"][1, 1, 1]
+    changed = bytearray(content)
+    changed[content.index(number.tobytes())] ^= 1
+    lines = (b"", line.replace(b"arrow", b"arrov"), line.replace(b"\n", b"\v"))
+    for path, damaged in [(file, bytes(changed)), *((sum_file, damaged) for damaged in lines)]:
+        right = path.read_bytes()
+        path.unlink()  # the old file is mapped into memory
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=f"SHA-256 in {file.name}.sha256, found .*; remove {file}, and"):
+            add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
+        path.unlink()
+        path.write_bytes(right)
+    sum_file.write_bytes(b"")
+    file.unlink()  # as advised
+    add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
+    assert (file.read_bytes(), sum_file.read_bytes()) == (content, line)
+
+
 def test_while_layers_are_computed_nothing_has_a_name_of_their_folder_and_what_a_killed_process_left_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("elmo_hf.embedding.feature_cache.WINDOW_ROWS", 2)  # the second rows follow written ones
     dataset, model = make_dataset("labelling"), make_task_model("labelling")
     add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path / "first")
-    (file,) = (tmp_path / "first").iterdir()
+    (file,) = (tmp_path / "first").glob("*.arrow")
     folder = tmp_path / "second"
     partial = folder / f".{file.name}.partial"
     partial.mkdir(parents=True)
@@ -114,7 +143,7 @@ def test_while_layers_are_computed_nothing_has_a_name_of_their_folder_and_what_a
     model.compute_bilm_layers = look
     add_bilm_layers(dataset, model, TOKENIZER, folder=folder)
     assert names == [{partial.name, f".{file.name}.lock"}] * 2
-    assert [path.name for path in folder.iterdir()] == [file.name]
+    assert {path.name for path in folder.iterdir()} == {file.name, f"{file.name}.sha256"}
     assert (folder / file.name).read_bytes() == file.read_bytes()
 
 
@@ -123,8 +152,9 @@ def test_what_killed_processes_left_of_any_layers_is_removed_and_a_running_proce
 ) -> None:
     dataset, model = make_dataset("labelling"), make_task_model("labelling")
     add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
-    (file,) = tmp_path.iterdir()
-    for name in (file.name, "0123.arrow"):  # the second with another fingerprint
+    (file,) = tmp_path.glob("*.arrow")
+    sum_file = tmp_path / f"{file.name}.sha256"
+    for name in (file.name, sum_file.name, "0123.arrow"):  # the last with another fingerprint
         (tmp_path / f".{name}.lock").touch()
         (tmp_path / f".{name}.partial").mkdir()
     (tmp_path / ".4567.arrow.partial").mkdir()  # its lock was removed
@@ -132,4 +162,4 @@ def test_what_killed_processes_left_of_any_layers_is_removed_and_a_running_proce
         partial.mkdir()
         running = {partial, partial.with_suffix(".lock")}
         add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
-        assert {*tmp_path.iterdir()} == {file, *running}
+        assert {*tmp_path.iterdir()} == {file, sum_file, *running}

@@ -137,6 +137,11 @@ def misspell(path: Path) -> None:
     path.write_text("g" + path.read_text()[1:])
 
 
+def end_with_vertical_tab(path: Path) -> None:
+    """Another bit makes this of the end of a line; it is a blank, too."""
+    path.write_bytes(path.read_bytes().removesuffix(b"\n") + b"\v")
+
+
 def put_other_digest(path: Path) -> None:
     """The digest in an entry becomes that of other sentences."""
     text = path.read_text()
@@ -148,7 +153,7 @@ def put_other_digest(path: Path) -> None:
     ("name", "damage"),
     [
         *product(["part-00001.*"], [flip, truncate, zero, Path.unlink]),
-        *product(["_index/part-00001.txt"], [misspell, truncate, zero, Path.unlink]),
+        *product(["_index/part-00001.txt"], [misspell, truncate, zero, end_with_vertical_tab, Path.unlink]),
         *product(["_index.jsonl"], [zero, Path.unlink]),
     ],
     ids=lambda each: each if isinstance(each, str) else each.__name__,
