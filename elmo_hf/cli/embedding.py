@@ -119,7 +119,7 @@ def embed(
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.processes import Alone, launched
     from elmo_hf.embedding.protein_names import HeaderPart, ProteinNames
-    from elmo_hf.embedding.shards import EmbeddingOptions, embed_documents, is_folder, refuse_finished
+    from elmo_hf.embedding.shards import EmbeddingOptions, check_output, embed_documents, is_folder
     from elmo_hf.embedding.window_vectors import Selection
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
@@ -136,16 +136,16 @@ def embed(
         show(documents, load_tokenizer(model))
         return
     refuse_alone("a folder of shards, DIR/", is_folder(output), format=shard_format)
-    if not is_folder(output):
-        refuse_finished(Path(output))  # before the model is loaded
-    chosen = None if words is None else ChosenWords(words)
+    selection = Selection(layers, dtype, None if words is None else ChosenWords(words), allow_nan)
 
     _use_system_memory_pool()
     if engine is None:
         make_shards, processes = None, launched(on_cpu=device == "cpu")
     else:
         make_shards, processes = _workers_of_ray(device), Alone()
-    if not processes.is_main_process:
+    if processes.is_main_process:
+        check_output(output, selection, shard_format or "parquet")
+    else:
         logging.getLogger("elmo_hf.text").setLevel(logging.ERROR)  # one process says what all read
     place = usable_device("cpu" if engine else device or processes.device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
@@ -158,7 +158,6 @@ def embed(
         show_progress=True,
         look=look_at("the text", tokenizer, model),
     )
-    selection = Selection(layers, dtype, chosen, allow_nan)
     with naming_header_options(), _says_what_is_kept(output):
         count = embed_documents(loaded, tokenizer, documents, output, selection, options)
     if processes.is_main_process:

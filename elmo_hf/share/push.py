@@ -87,9 +87,9 @@ def push_folder(
             "`model.save_pretrained` writes weights and code, `tokenizer.save_pretrained` the tokenizer, `elmo-hf card "
             f"{folder}` the model card {CARD}."
         )
+    files, left_out = chosen_files(folder, include)
     model = look_at(folder)
     load_complete(folder, model.model_class)
-    files, left_out = chosen_files(folder, include)
     sums = sums_to_send(folder, files)
     api = HfApi()
     with naming(f"pushing to {name} at {constants.ENDPOINT} failed. {ADVICE}"):
