@@ -87,8 +87,8 @@ def push_folder(
             "`model.save_pretrained` writes weights and code, `tokenizer.save_pretrained` the tokenizer, `elmo-hf card "
             f"{folder}` the model card {CARD}."
         )
-    files, left_out = chosen_files(folder, include)
     model = look_at(folder)
+    files, left_out = chosen_files(folder, include)
     load_complete(folder, model.model_class)
     sums = sums_to_send(folder, files)
     api = HfApi()
