@@ -486,8 +486,12 @@ def test_results_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> No
     for _ in range(2):
         check_settings(folder, {}, task="trec", rows=None, epochs=3)
     (folder / "results.jsonl").touch()
-    with pytest.raises(DataError, match=f"task and epochs; give another `--output`, or delete {folder}."):
-        check_settings(folder, {}, task="sst2", rows=None, epochs=4)
+    with pytest.raises(DataError) as refused:
+        check_settings(folder, {}, task="sst2", rows=100, epochs=4)
+    assert str(refused.value) == (
+        f"{folder} has results of other settings or files: task was trec and is now sst2; rows was not given and is "
+        f"now 100; epochs was 3 and is now 4. Give another `--output`, or delete {folder}."
+    )
 
 
 def test_results_of_other_files_are_not_taken_for_these(tmp_path: Path, tiny_folder: Path) -> None:
@@ -511,7 +515,7 @@ def test_results_of_other_files_are_not_taken_for_these(tmp_path: Path, tiny_fol
         change()
         after = contents_of([table, other], model)
         assert [name for name in after if after[name] != before[name]] == [str(path)]
-        with pytest.raises(DataError, match=f"has results of another content of {table}"):
+        with pytest.raises(DataError, match=f"or files: the content of {table} has changed"):
             check_settings(folder, after, epochs=3)
     with pytest.raises(DataError, match=f"there is no file or folder {tmp_path / 'none.csv'}."):
         contents_of([tmp_path / "none.csv"])
@@ -551,7 +555,7 @@ def test_a_recipe_leaves_a_folder_of_another_run_as_it_is(main: Callable[..., No
     task = {"classify_texts": "trec", "label_words": "ewt", "answer_questions": "xquad"}[main.__module__]
     check_settings(Path("out"), {}, recipe="another", epochs=1)
     (Path("out") / "README.md").write_text("mine", encoding="utf-8")
-    with pytest.raises(DataError, match=r"out has results of another recipe and .*; give another `--output`"):
+    with pytest.raises(DataError, match=r"recipe was another and is now .* Give another `--output`"):
         main(str(tiny_folder), task, Path("out"), epochs=1)
     assert (Path("out") / "README.md").read_text(encoding="utf-8") == "mine"
     assert sorted(path.name for path in Path("out").iterdir()) == ["README.md", "settings.json"]
