@@ -14,7 +14,7 @@ from ..folder.model_names import refuse_unknown
 from ..text.batches import BATCH_POSITIONS
 from ..text.installed import require_packages
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
-from .dry_run import show
+from .dry_run import TEXT, show
 from .errors import STOPPED, check_usage, counted_sentences, refuse_alone, say
 from .protein_notes import naming_header_options, note_names, note_not_in_hdf5
 from .split_notes import look_at
@@ -133,7 +133,7 @@ def embed(
     names = ProteinNames(None if id_part is None else HeaderPart(id_part, split_char or "|"))
     documents = Documents.find(sources, output, split=split or "train", stream=stream, protein_names=names, **reading)
     if dry_run:
-        show(documents, load_tokenizer(model))
+        show(documents, load_tokenizer(model), model)
         return
     refuse_alone("a folder of shards, DIR/", is_folder(output), format=shard_format)
     selection = Selection(layers, dtype, None if words is None else ChosenWords(words), allow_nan)
@@ -156,7 +156,7 @@ def embed(
         processes=processes,
         make_shards=make_shards,
         show_progress=True,
-        look=look_at("the text", tokenizer, model),
+        look=look_at(TEXT, tokenizer, model),
     )
     with naming_header_options(), _says_what_is_kept(output):
         count = embed_documents(loaded, tokenizer, documents, output, selection, options)
