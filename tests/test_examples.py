@@ -40,6 +40,7 @@ from typer.testing import CliRunner
 from word_layers import word_layers
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
+from elmo_hf.folder.model_names import DownloadStoppedError
 from elmo_hf.share.saved_card import label_card
 from tests.helpers.checkpoints import run_python, shared
 from tests.helpers.fresh_process import without
@@ -175,7 +176,7 @@ def test_comparisons_end_in_tables_and_plots_and_compute_nothing_twice(
         assert len(re.findall(line, text, re.MULTILINE)) == 2 * (score == "accuracy")
     monkeypatch.setattr(sample_efficiency, "LEAST_ROWS", 8)
     for what in ("table2", "table3"):
-        sample_efficiency.main(model, what, ["trec"], [8], seeds=1, epochs=1)
+        sample_efficiency.main(model, what, ["trec"], ["8"], seeds=1, epochs=1)
     assert [[row[0], row[2]] for row in rows_of(capsys.readouterr().out)] == [["trec", "8"]] * 2
     # Without ELMo, its last layer, lambda 1 and 0.001; at the output, and at both.
     assert len(Path("sample_efficiency/results.jsonl").read_text().splitlines()) == 6
@@ -297,6 +298,20 @@ def run_program(path: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatc
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(path), run_name="__main__")
     return end.value.code
+
+
+def test_sizes_of_training_sets_are_numbers_with_commas_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = EXAMPLES / "sample_efficiency.py"
+    for sizes, reason in (
+        ("100,many", "--size must be numbers of rows above 0, such as 100,200, found 'many'."),
+        ("0", "--size must be numbers of rows above 0, such as 100,200, found '0'."),
+        ("100,200", "there is no file or folder none.csv."),
+    ):
+        assert run_program(path, ["tiny", "table2", "--task", "none.csv", "--size", sizes], monkeypatch) == 1
+        assert capsys.readouterr().err.splitlines()[-1] == f"Error: {reason}"
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
@@ -566,8 +581,9 @@ def test_a_recipe_leaves_a_folder_of_another_run_as_it_is(main: Callable[..., No
     [
         (KeyboardInterrupt(), 130, "\nStopped. The same command starts again.\n"),
         (KeyboardInterrupt("Stopped after step 5.", 143), 143, "\nStopped after step 5.\n"),
+        (DownloadStoppedError("Lost"), 130, "\nStopped. Lost; the same command downloads it again.\n"),
     ],
-    ids=["any time", "in pretraining"],
+    ids=["any time", "in pretraining", "in a download"],
 )
 def test_a_recipe_that_is_stopped_says_what_the_same_command_does(
     stop: KeyboardInterrupt,

@@ -51,7 +51,11 @@ Licence = Annotated[
 ]
 Language = Annotated[
     list[str] | None,
-    Option(metavar="CODES", callback=split_values, help="Languages for the card, such as en,fr; may be repeated."),
+    Option(
+        metavar="CODES",
+        callback=split_values,
+        help="Languages for the card, such as en,fr, with commas or blanks between; may be repeated.",
+    ),
 ]
 SourceOfWeights = Annotated[
     str | None, Option("--source", metavar="ADDRESS", help="For the card: where the weights come from, or a Hub name.")
