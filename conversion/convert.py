@@ -97,6 +97,7 @@ def convert_source(
         ConversionError: if the source cannot be converted or fails the check; nothing is written then.
         FileExistsError: if the destination exists.
     """
+    refuse_missing(files, settings)
     with new_folder(destination) as folder:
         with open_source(path, folder) as source:
             checkpoint = _read_checkpoint(source, files, settings, report)
@@ -109,6 +110,14 @@ def convert_source(
             (folder / "README.md").write_text(card, encoding="utf-8")
         write_sums(folder, MODEL_FILES)
     return difference
+
+
+def refuse_missing(files: NamedFiles, settings: FolderSettings) -> None:
+    """Raises ConversionError if a file that the user named does not exist, before anything is read or downloaded."""
+    matrices = settings.align_files or {}
+    for path in (*vars(files).values(), *matrices.values()):
+        if path is not None and not path.exists():
+            raise ConversionError(f"there is no file {path}.")
 
 
 def _read_checkpoint(source: Source, files: NamedFiles, settings: FolderSettings, report: Report) -> Checkpoint:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 from .contract import Checkpoint, NamedFiles
 from .hdf5 import is_hdf5
@@ -11,7 +12,7 @@ from .readers.manylangs import read_manylangs
 from .readers.tf_hub import holds_module, read_tf_hub
 from .readers.trained_allennlp import read_trained_allennlp, weights_name
 from .refusals import ConversionError, listed
-from .sources import Source
+from .sources import Source, files_in
 
 ALL_FILES = frozenset(field.name for field in fields(NamedFiles))
 FILES_OF_MANYLANGS = {"encoder.pkl", "token_embedder.pkl", "char.dic", "word.dic"}
@@ -27,6 +28,7 @@ class Format:
     # tokenizer splits raw text; for None the format decides.
     read: Callable[[Source, NamedFiles, str | None], Checkpoint]
     takes: frozenset[str]  # the fields of `NamedFiles` that `read` uses
+    needs_folder: bool = False  # whether one file, which is no archive, cannot be the source
 
 
 def holds_manylangs(source: Source) -> bool:
@@ -50,7 +52,7 @@ def holds_hdf5(source: Source) -> bool:
 
 
 CHECKPOINT_FORMATS = (
-    Format("an ELMoForManyLangs model", holds_manylangs, read_manylangs, frozenset()),
+    Format("an ELMoForManyLangs model", holds_manylangs, read_manylangs, frozenset(), needs_folder=True),
     Format("an LSTM language model", is_language_model, read_language_model, frozenset()),
     Format("a trained AllenNLP model", holds_trained_model, read_trained_allennlp, frozenset({"options"})),
     Format("a TensorFlow Hub module", holds_module, read_tf_hub, frozenset({"options"})),
@@ -60,10 +62,10 @@ CHECKPOINT_FORMATS = (
 
 
 def recognise(source: Source) -> Format:
-    """Finds the first format that matches."""
-    for checkpoint_format in CHECKPOINT_FORMATS:
-        if checkpoint_format.matches(source):
-            return checkpoint_format
+    """Finds the first format that matches; raises ConversionError if none does."""
+    first = _first_match(source)
+    if first is not None:
+        return first
     names = "; ".join(checkpoint_format.name for checkpoint_format in CHECKPOINT_FORMATS)
     if not source.files:
         raise ConversionError(f"{source.path} is empty; it must hold one of: {names}.")
@@ -73,4 +75,23 @@ def recognise(source: Source) -> Format:
             " A `model.safetensors` is converted already: `from_pretrained` loads it, and `folder_to_allennlp` "
             "converts it back."
         )
+    elif source.is_file:
+        advice = _advice_on_folder(source.path)
     raise ConversionError(f"{source.path} must hold one of: {names}. It holds {listed(sorted(source.files))}.{advice}")
+
+
+def _first_match(source: Source) -> Format | None:
+    for checkpoint_format in CHECKPOINT_FORMATS:
+        is_too_little = source.is_file and checkpoint_format.needs_folder
+        if checkpoint_format.matches(source) and not is_too_little:
+            return checkpoint_format
+    return None
+
+
+def _advice_on_folder(file: Path) -> str:
+    """A sentence, with a blank in front, to give the folder of a file if that is a checkpoint; else ""."""
+    folder = file.parent
+    first = _first_match(Source(folder, files_in(folder, "*")))
+    if first is None:
+        return ""
+    return f" The folder {folder} holds {first.name}: to convert it, give the folder in place of this file."

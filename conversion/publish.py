@@ -12,7 +12,7 @@ from pathlib import Path
 from huggingface_hub import HfApi
 
 from elmo_hf.disk.checksums import SUMS
-from elmo_hf.disk.whole_files import remove_leftovers
+from elmo_hf.disk.whole_files import refuse_existing, remove_leftovers
 from elmo_hf.folder.listed_files import compare_with_list
 from elmo_hf.folder.saved_json import one_line
 from elmo_hf.share.model_card import published_facts
@@ -20,7 +20,7 @@ from elmo_hf.share.push import push_folder
 from elmo_hf.share.saved_card import card_labels
 
 from .contract import NamedFiles, Report, drop_message
-from .convert import DEFAULTS, FolderSettings, check_is_published, convert_source
+from .convert import DEFAULTS, FolderSettings, check_is_published, convert_source, refuse_missing
 from .formats import recognise
 from .options import read_options
 from .published import (
@@ -62,9 +62,13 @@ def convert_published(
 
     Raises:
         ConversionError: also if the checkpoint has other sizes or files than the table says; errors of `download`.
+        FileExistsError: if the destination exists.
     """
+    # These faults are found before anything is downloaded.
+    refuse_existing(destination)
+    refuse_missing(files, settings)
     if files.options is not None:
-        read_options(files.options)  # so a fault in it is found before anything is downloaded
+        read_options(files.options)
     weights, published_files = download(name, partial(read_checkpoint, files.options), download_options)
     row = download_options.published[name]
     facts = published_facts(name)

@@ -23,7 +23,6 @@ import csv
 import hashlib
 import os
 import re
-import shutil
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +41,7 @@ from tqdm import tqdm
 
 from elmo_hf.disk.checksums import SUMS, recorded_sums, sha256_of_file, write_sums
 from elmo_hf.disk.whole_files import move_into_place, new_file, only_writer, remove_leftovers
-from elmo_hf.folder.model_names import proposed_name
+from elmo_hf.folder.model_names import DownloadStoppedError, proposed_name
 
 from .refusals import AnotherModelError, ConversionError, listed, shortened
 from .sources import files_in
@@ -53,6 +52,8 @@ TABLE_FILE = Path(__file__).with_name("published.tsv")
 INDEX_SUFFIX = ".index"
 DATA_SUFFIX = ".data-00000-of-00001"
 MOST_SILENCE = 60.0  # seconds
+MOST_BYTES = 32 << 30  # of one file, far more than any of the table has
+BLOCK_BYTES = 1 << 16
 # What the table says of a licence that the authors did not name, and of files that anyone may use for anything.
 UNKNOWN = "unknown"
 NO_RESTRICTIONS = "no-restrictions"
@@ -60,10 +61,6 @@ NO_RESTRICTIONS = "no-restrictions"
 CACHE = Path(constants.HF_HOME) / "elmo-hf"
 # The hosts in addresses of this machine; an address with file:// has none.
 THIS_MACHINE = (None, "localhost", "127.0.0.1", "::1")
-
-
-# The exit code that shells report for Ctrl-C.
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -174,12 +171,11 @@ class DownloadOptions:
 
 @contextmanager
 def saying_that_download_is_lost() -> Iterator[None]:
-    """Gives Ctrl-C, in a block that keeps a download only at its end, the line that says so, and the exit code."""
+    """Gives Ctrl-C, in a block that keeps a download only at its end, the error that says so."""
     try:
         yield
     except KeyboardInterrupt as stop:
-        line = "Stopped. A download is kept only after it was read and checked; the same command downloads it again."
-        raise KeyboardInterrupt(line, INTERRUPTED) from stop
+        raise DownloadStoppedError("A download is kept only after it was read and checked") from stop
 
 
 Files = tuple[Path, dict[str, Path]]  # the weights, or an archive or folder with all; and the others by their fields
@@ -438,7 +434,13 @@ class SecureRedirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(request, answer, code, message, headers, address)
 
 
-def fetch(urls: Sequence[str], path: Path, advice: str = "", seconds: float = MOST_SILENCE) -> Path:
+def fetch(
+    urls: Sequence[str],
+    path: Path,
+    advice: str = "",
+    seconds: float = MOST_SILENCE,
+    most_bytes: int = MOST_BYTES,
+) -> Path:
     """Downloads one file, with a progress bar, unless it was downloaded before.
 
     Args:
@@ -446,6 +448,7 @@ def fetch(urls: Sequence[str], path: Path, advice: str = "", seconds: float = MO
         path: the file.
         advice: a sentence that tells the user what to do if all fail.
         seconds: how long a server may be silent.
+        most_bytes: the most bytes that are taken, whatever a server announces or sends.
 
     Raises:
         ConversionError: if the download fails or breaks off; nothing is kept then; or as in `refuse_unreachable`.
@@ -458,7 +461,7 @@ def fetch(urls: Sequence[str], path: Path, advice: str = "", seconds: float = MO
     path.parent.mkdir(parents=True, exist_ok=True)
     for number, url in enumerate(urls, start=1):
         try:
-            _download(url, path, seconds)
+            _download(url, path, seconds, most_bytes)
             break
         except (OSError, HTTPException) as error:
             if number == len(urls):
@@ -482,8 +485,8 @@ def refuse_unreachable(urls: Sequence[str], advice: str = "") -> None:
         raise ConversionError(" ".join(filter(None, [problem, advice, address])))
 
 
-def _download(url: str, path: Path, seconds: float) -> None:
-    """Downloads a file from one address; raises OSError or HTTPException if that fails."""
+def _download(url: str, path: Path, seconds: float, most_bytes: int) -> None:
+    """Downloads a file from one address; raises OSError or HTTPException if that fails or the file is too large."""
     bar = {"desc": path.name, "unit": "B", "unit_scale": True, "unit_divisor": 1024}
     with (
         new_file(path) as partial,
@@ -492,14 +495,23 @@ def _download(url: str, path: Path, seconds: float) -> None:
     ):
         _check_answer(answer, path.name)
         size = _announced_size(answer)
+        _refuse_larger(size, most_bytes)
         with tqdm.wrapattr(answer, "read", total=size or None, **bar) as reader:
-            shutil.copyfileobj(reader, file)
+            while block := reader.read(BLOCK_BYTES):
+                file.write(block)
+                _refuse_larger(file.tell(), most_bytes)
         if size and file.tell() != size:
             raise OSError(f"it ended after {file.tell():,} of {size:,} bytes")
 
 
 class AnswerError(OSError):
     """A server answers, but is not about to send the file."""
+
+
+def _refuse_larger(size: int, most_bytes: int) -> None:
+    """Raises AnswerError if a server announces or has sent more than the most bytes of one file."""
+    if size > most_bytes:
+        raise AnswerError(f"it must send at most {most_bytes:,} bytes, but sends {size:,} or more")
 
 
 def _check_answer(answer: Any, name: str) -> None:

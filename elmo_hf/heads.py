@@ -20,6 +20,7 @@ class Head(NamedTuple):
     task: str = FEATURE_EXTRACTION  # the Hub's name of its task, for cards
     use: str | None = None  # what it is for, in words; None: what its biLM and softmax are for
     has_labels: bool = False  # whether its outputs are the config's labels
+    drops_softmax: bool = False  # whether it is saved without a softmax, although its config may have had one
     is_exported: bool = False  # whether a graph has the head; of other classes, the biLM is exported
 
     @property
@@ -36,6 +37,7 @@ HEADS = (
         task="text-classification",
         use="classify texts",
         has_labels=True,
+        drops_softmax=True,
         is_exported=True,
     ),
     Head(
@@ -44,6 +46,7 @@ HEADS = (
         task="token-classification",
         use="label words",
         has_labels=True,
+        drops_softmax=True,
         is_exported=True,
     ),
     Head(
@@ -51,6 +54,7 @@ HEADS = (
         "AutoModelForQuestionAnswering",
         task="question-answering",
         use="answer questions",
+        drops_softmax=True,
         is_exported=True,
     ),
     Head(ElmoForPreTraining, "AutoModelForPreTraining"),

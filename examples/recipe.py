@@ -22,7 +22,7 @@ from transformers import (
 )
 
 from elmo_hf import ElmoTokenizer
-from elmo_hf.cli.errors import SingleValues, line_of
+from elmo_hf.cli.errors import SingleValues, end_of_stopped, line_of
 from elmo_hf.cli.split_notes import SPLIT_RESIDUES, note_cut
 from elmo_hf.folder.loading import MODEL_ON_HUB, check_kind
 from elmo_hf.folder.model_names import model_folder
@@ -84,7 +84,7 @@ def run(main: Callable[..., None], after_stop: str) -> None:
         try:
             main(*args, **kwargs)
         except KeyboardInterrupt as stop:
-            line, code = stop.args or (f"Stopped. {after_stop}", 130)  # pretraining has its own line
+            line, code = end_of_stopped(stop, (f"Stopped. {after_stop}", 130))
             print(f"\n{line}", file=sys.stderr)  # a progress bar may have left its line open
             raise typer.Exit(code) from stop
 

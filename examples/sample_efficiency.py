@@ -30,12 +30,14 @@ import recipe
 import torch
 import typer
 from compare_features import EPOCHS, Task, train
+from data_errors import DataError
 from own_files import OwnData
 from recipe import RowsOfSets
 from seeds import Results, check_settings, contents_of, mean_and_deviation, plot_band, say_what_is_done
 from task_data import own_files
 from tqdm import tqdm
 
+from elmo_hf.cli.arguments import split_values
 from elmo_hf.model.heads_elmo import ElmoTaskModel
 
 LEAST_ROWS = 1000
@@ -135,6 +137,13 @@ def plot(
     recipe.plt.close(figure)
 
 
+def number_of_rows(value: str) -> int:
+    """A value of `--size`; raises DataError unless it is a number above 0."""
+    if not value.isdecimal() or int(value) == 0:
+        raise DataError(f"--size must be numbers of rows above 0, such as 100,200, found {value!r}.")
+    return int(value)
+
+
 def main(
     model: recipe.Model,
     what: Annotated[str, typer.Argument(help="figure1, table2 or table3")],
@@ -142,7 +151,11 @@ def main(
         list[str] | None, typer.Option(help="A task, or your own file or folder; repeat it for more.")
     ] = None,
     size: Annotated[
-        list[int] | None, typer.Option(help="Training rows; repeat it. Default: all, and smaller sets for figure 1.")
+        list[str] | None,
+        typer.Option(
+            callback=split_values,
+            help="Training rows, such as 100,200; may be repeated. Default: all, and smaller sets for figure 1.",
+        ),
     ] = None,
     seeds: int = 5,
     rows: recipe.Rows = None,
@@ -157,6 +170,7 @@ def main(
 ) -> None:
     """Run the combinations that have no results yet, print the table and plot it."""
     recipe.check_known("WHAT", [what], SHOWN)
+    chosen_sizes = [number_of_rows(value) for value in size or []]
     work = output / "work"
     shown = SHOWN[what]
     options = OwnData(column, validation, test, input_format, encoding)
@@ -175,7 +189,7 @@ def main(
         elmo = compare_features.make_model("words and ELMo", source, read)
         full = recipe.in_memory(recipe.keep_layers(read.data, elmo, read.tokenizer, work / "layers"))
         most = [len(full["train"])]
-        sizes = size or ([*SIZES, *most] if what == "figure1" else most)
+        sizes = chosen_sizes or ([*SIZES, *most] if what == "figure1" else most)
         unknown = read.vectors.words.index("<UNK>") + 1
         runs = list(itertools.product([name], shown.values(), sizes, range(seeds)))
         say_what_is_done(done, runs, output)

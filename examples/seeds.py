@@ -86,14 +86,17 @@ def check_settings(folder: Path, contents: Mapping[str, str], **settings: Any) -
                 f"`--output`, or delete {folder}."
             )
         recorded_contents = recorded["contents"]
-        differences = [name for name, value in settings.items() if recorded.get(name) != value]
+        differences = []
+        for name, value in settings.items():
+            if recorded.get(name) != value:
+                differences.append(f"{name} was {_shown(recorded.get(name))} and is now {_shown(value)}")
         for name, digest in contents.items():
             if recorded_contents.get(name, digest) != digest:  # a name that is not recorded is another task's
-                differences.append(f"content of {name}")
+                differences.append(f"the content of {name} has changed")
         if differences:
             raise DataError(
-                f"{folder} has results of another {' and '.join(differences)}; give another `--output`, or delete "
-                f"{folder}."
+                f"{folder} has results of other settings or files: {'; '.join(differences)}. Give another `--output`, "
+                f"or delete {folder}."
             )
         contents = recorded_contents | contents
     elif has_results:
@@ -102,6 +105,11 @@ def check_settings(folder: Path, contents: Mapping[str, str], **settings: Any) -
         raise DataError(f"{folder} must be a folder, found a file; give another `--output`.")
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**settings, "contents": contents}), encoding="utf-8")
+
+
+def _shown(value: Any) -> str:
+    """The value of a setting, for a message."""
+    return "not given" if value is None else str(value)
 
 
 def say_what_is_done(done: Collection[Any], runs: Collection[Any], folder: Path) -> None:

@@ -40,6 +40,7 @@ from typer.testing import CliRunner
 from word_layers import word_layers
 
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
+from elmo_hf.folder.model_names import DownloadStoppedError
 from elmo_hf.share.saved_card import label_card
 from tests.helpers.checkpoints import run_python, shared
 from tests.helpers.fresh_process import without
@@ -175,7 +176,7 @@ def test_comparisons_end_in_tables_and_plots_and_compute_nothing_twice(
         assert len(re.findall(line, text, re.MULTILINE)) == 2 * (score == "accuracy")
     monkeypatch.setattr(sample_efficiency, "LEAST_ROWS", 8)
     for what in ("table2", "table3"):
-        sample_efficiency.main(model, what, ["trec"], [8], seeds=1, epochs=1)
+        sample_efficiency.main(model, what, ["trec"], ["8"], seeds=1, epochs=1)
     assert [[row[0], row[2]] for row in rows_of(capsys.readouterr().out)] == [["trec", "8"]] * 2
     # Without ELMo, its last layer, lambda 1 and 0.001; at the output, and at both.
     assert len(Path("sample_efficiency/results.jsonl").read_text().splitlines()) == 6
@@ -297,6 +298,20 @@ def run_program(path: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatc
     with pytest.raises(SystemExit) as end:
         runpy.run_path(str(path), run_name="__main__")
     return end.value.code
+
+
+def test_sizes_of_training_sets_are_numbers_with_commas_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = EXAMPLES / "sample_efficiency.py"
+    for sizes, reason in (
+        ("100,many", "--size must be numbers of rows above 0, such as 100,200, found 'many'."),
+        ("0", "--size must be numbers of rows above 0, such as 100,200, found '0'."),
+        ("100,200", "there is no file or folder none.csv."),
+    ):
+        assert run_program(path, ["tiny", "table2", "--task", "none.csv", "--size", sizes], monkeypatch) == 1
+        assert capsys.readouterr().err.splitlines()[-1] == f"Error: {reason}"
 
 
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
@@ -486,8 +501,12 @@ def test_results_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> No
     for _ in range(2):
         check_settings(folder, {}, task="trec", rows=None, epochs=3)
     (folder / "results.jsonl").touch()
-    with pytest.raises(DataError, match=f"task and epochs; give another `--output`, or delete {folder}."):
-        check_settings(folder, {}, task="sst2", rows=None, epochs=4)
+    with pytest.raises(DataError) as refused:
+        check_settings(folder, {}, task="sst2", rows=100, epochs=4)
+    assert str(refused.value) == (
+        f"{folder} has results of other settings or files: task was trec and is now sst2; rows was not given and is "
+        f"now 100; epochs was 3 and is now 4. Give another `--output`, or delete {folder}."
+    )
 
 
 def test_results_of_other_files_are_not_taken_for_these(tmp_path: Path, tiny_folder: Path) -> None:
@@ -511,7 +530,7 @@ def test_results_of_other_files_are_not_taken_for_these(tmp_path: Path, tiny_fol
         change()
         after = contents_of([table, other], model)
         assert [name for name in after if after[name] != before[name]] == [str(path)]
-        with pytest.raises(DataError, match=f"has results of another content of {table}"):
+        with pytest.raises(DataError, match=f"or files: the content of {table} has changed"):
             check_settings(folder, after, epochs=3)
     with pytest.raises(DataError, match=f"there is no file or folder {tmp_path / 'none.csv'}."):
         contents_of([tmp_path / "none.csv"])
@@ -551,7 +570,7 @@ def test_a_recipe_leaves_a_folder_of_another_run_as_it_is(main: Callable[..., No
     task = {"classify_texts": "trec", "label_words": "ewt", "answer_questions": "xquad"}[main.__module__]
     check_settings(Path("out"), {}, recipe="another", epochs=1)
     (Path("out") / "README.md").write_text("mine", encoding="utf-8")
-    with pytest.raises(DataError, match=r"out has results of another recipe and .*; give another `--output`"):
+    with pytest.raises(DataError, match=r"recipe was another and is now .* Give another `--output`"):
         main(str(tiny_folder), task, Path("out"), epochs=1)
     assert (Path("out") / "README.md").read_text(encoding="utf-8") == "mine"
     assert sorted(path.name for path in Path("out").iterdir()) == ["README.md", "settings.json"]
@@ -562,8 +581,9 @@ def test_a_recipe_leaves_a_folder_of_another_run_as_it_is(main: Callable[..., No
     [
         (KeyboardInterrupt(), 130, "\nStopped. The same command starts again.\n"),
         (KeyboardInterrupt("Stopped after step 5.", 143), 143, "\nStopped after step 5.\n"),
+        (DownloadStoppedError("Lost"), 130, "\nStopped. Lost; the same command downloads it again.\n"),
     ],
-    ids=["any time", "in pretraining"],
+    ids=["any time", "in pretraining", "in a download"],
 )
 def test_a_recipe_that_is_stopped_says_what_the_same_command_does(
     stop: KeyboardInterrupt,

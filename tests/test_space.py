@@ -94,6 +94,7 @@ REFUSED: dict[str, Callable[[str], object]] = {
     "empty": lambda name: computing.read_text("tiny", " \n\t"),
     "The text is empty": lambda name: computing.read_text("tiny", None),
     "2,001 characters": lambda name: computing.read_text("tiny", "x" * 2001),
+    "'xxxxxxxxxxxxxxxxxxxx'... is longer than the 48": lambda name: computing.read_text("tiny", "so " + "x" * 49),
     "401 words": lambda name: computing.read_text("tiny", "x " * 399),
     "is not on this page, which has tiny": lambda name: computing.read_text(name, "Yes."),
     "'my-org/absent'": lambda name: computing.load("my-org/absent"),

@@ -430,11 +430,39 @@ def test_control_characters_of_another_encoding_are_no_text(tmp_path: Path, note
     for encoding in ("latin-1", "iso-8859-15"):
         with pytest.raises(ValueError, match=r"x\.txt, line 2: holds U\+0092.*’.*encoding='cp1252'"):
             list(read_sentences(path, encoding=encoding))
-    assert list(read_sentences(path, encoding="cp1252")) == ["fine", "Apple doesn’t."]
     assert notes == []
+    assert list(read_sentences(path, encoding="cp1252")) == ["fine", "Apple doesn’t."]
+    notes.clear()
     assert list(read_sentences(written(tmp_path / "y.txt", "a\x92b\n" * 2))) == ["a\x92b"] * 2
     assert len(notes) == 1
     assert "U+0092" in notes[0]
+
+
+@pytest.mark.parametrize(
+    ("written_in", "read_in", "shown"),
+    [
+        ("cp1252", "cp1252", "'café.'"),
+        ("cp1252", "mac_roman", "'cafÈ.'"),
+        ("mac_roman", "cp1252", "'cafŽ.'"),
+        ("cp1252", "koi8-r", "'cafИ.'"),
+        ("gb18030", "gbk", "'café.'"),
+        ("utf-8", "utf-8", None),
+        ("utf-16", "utf-16", None),
+        ("gb18030", "gb18030", None),
+    ],
+)
+def test_a_note_shows_the_first_word_beyond_ascii_as_an_encoding_other_than_unicode_reads_it(
+    written_in: str, read_in: str, shown: str | None, tmp_path: Path, notes: list[str]
+) -> None:
+    path = written(tmp_path / "x.txt", "It rained.\nA small café.\nThe fiancé, too.\n".encode(written_in))
+    assert len(list(read_sentences(path, encoding=read_in))) == 3
+    expected = []
+    if shown is not None:
+        expected.append(
+            f"Note: {path} is read in {read_in}, its first letters beyond ASCII as {shown}. If they are wrong, give "
+            "another encoding (`encoding='NAME'`)."
+        )
+    assert notes == expected
 
 
 GERMAN = "Der Fluß fließt durch die Stadt, und die Brücke über ihn ist schön – „alt“, sagt er.\n"

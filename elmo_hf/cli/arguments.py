@@ -29,7 +29,9 @@ Splitter = Literal["whitespace", "ptb"]
 Model = Annotated[
     str, Argument(metavar="MODEL", help="A folder, a Hub name, or a short name, such as tiny or original.")
 ]
-Encoding = Annotated[str, Option(help="Encoding of files, such as cp1252.")]
+Encoding = Annotated[
+    str, Option(help="Encoding of files, such as cp1252; a note shows the first letters that it decides.")
+]
 Column = Annotated[
     str | None,
     Option(
@@ -49,7 +51,11 @@ Licence = Annotated[
 ]
 Language = Annotated[
     list[str] | None,
-    Option(metavar="CODES", callback=split_values, help="Languages for the card, such as en,fr; may be repeated."),
+    Option(
+        metavar="CODES",
+        callback=split_values,
+        help="Languages for the card, such as en,fr, with commas or blanks between; may be repeated.",
+    ),
 ]
 SourceOfWeights = Annotated[
     str | None, Option("--source", metavar="ADDRESS", help="For the card: where the weights come from, or a Hub name.")

@@ -3,19 +3,22 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from ..text.first_look import Counted
+from ..text.first_look import LOOKED_AT, Counted, raw_texts
 from ..text.formats import SHOWN
 from ..text.sentences import Protein, Sentence, reading
 from .errors import counted, counted_sentences, say, say_table
 from .protein_notes import naming_header_options, note_names
-from .split_notes import are_unknown, is_cut
+from .split_notes import are_unknown, is_cut, look_at
 
 if TYPE_CHECKING:
     from ..embedding.input_documents import Documents
     from ..public import ElmoTokenizer
 
+# What notes call the input.
+TEXT = "the text"
 # How many sentences are shown, and how many characters of each.
 NUM_SHOWN, WIDTH = 3, 300
 # How many unknown or cut words are shown.
@@ -23,12 +26,18 @@ NUM_WORDS = 5
 
 
 @naming_header_options()
-def show(documents: "Documents", tokenizer: "ElmoTokenizer") -> None:
-    """Reads all documents, and prints of each its format, its encoding, what is in it, and its first sentences."""
+def show(documents: "Documents", tokenizer: "ElmoTokenizer", model: str) -> None:
+    """Reads all documents, and prints of each its format, its encoding, what is in it, and its first sentences.
+
+    The notes on how the text is split are those of `elmo-hf embed` without `--dry-run`.
+    """
     protein_names = documents.names_of_proteins()
+    looked_at: list[Sentence] = []
     for name in documents.names:
         with _opened(documents, name) as (facts, sentences):
-            all_sentences = Counted(protein_names.give(name, sentences))
+            beginning = list(islice(sentences, LOOKED_AT - len(looked_at)))
+            looked_at += beginning
+            all_sentences = Counted(protein_names.give(name, chain(beginning, sentences)))
             first, words = _read(all_sentences, documents.split_into_words, tokenizer)
         rows = [("input", name), *facts, ("holds", counted_sentences(all_sentences.count))]
         rows.append(("words", f"{words.total():,}, {len(words):,} of them different"))
@@ -37,6 +46,9 @@ def show(documents: "Documents", tokenizer: "ElmoTokenizer") -> None:
         for number, (protein, shown) in enumerate(first):
             label = f"{number}, {protein}" if protein else str(number)
             say(f"  {label}: {' | '.join(shown)[:WIDTH]}".rstrip())
+    if not documents.split_into_words:
+        look = look_at(TEXT, tokenizer, model)
+        look(raw_texts(looked_at))
     note_names(protein_names)
 
 

@@ -14,7 +14,7 @@ from ..folder.model_names import refuse_unknown
 from ..text.batches import BATCH_POSITIONS
 from ..text.installed import require_packages
 from .arguments import Column, Device, Encoding, InputFormatAlone, Model, SplitIntoWords, usable_device
-from .dry_run import show
+from .dry_run import TEXT, show
 from .errors import STOPPED, check_usage, counted_sentences, refuse_alone, say
 from .protein_notes import naming_header_options, note_names, note_not_in_hdf5
 from .split_notes import look_at
@@ -119,7 +119,7 @@ def embed(
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.processes import Alone, launched
     from elmo_hf.embedding.protein_names import HeaderPart, ProteinNames
-    from elmo_hf.embedding.shards import EmbeddingOptions, embed_documents, is_folder, refuse_finished
+    from elmo_hf.embedding.shards import EmbeddingOptions, check_output, embed_documents, is_folder
     from elmo_hf.embedding.window_vectors import Selection
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
@@ -133,19 +133,19 @@ def embed(
     names = ProteinNames(None if id_part is None else HeaderPart(id_part, split_char or "|"))
     documents = Documents.find(sources, output, split=split or "train", stream=stream, protein_names=names, **reading)
     if dry_run:
-        show(documents, load_tokenizer(model))
+        show(documents, load_tokenizer(model), model)
         return
     refuse_alone("a folder of shards, DIR/", is_folder(output), format=shard_format)
-    if not is_folder(output):
-        refuse_finished(Path(output))  # before the model is loaded
-    chosen = None if words is None else ChosenWords(words)
+    selection = Selection(layers, dtype, None if words is None else ChosenWords(words), allow_nan)
 
     _use_system_memory_pool()
     if engine is None:
         make_shards, processes = None, launched(on_cpu=device == "cpu")
     else:
         make_shards, processes = _workers_of_ray(device), Alone()
-    if not processes.is_main_process:
+    if processes.is_main_process:
+        check_output(output, selection, shard_format or "parquet")
+    else:
         logging.getLogger("elmo_hf.text").setLevel(logging.ERROR)  # one process says what all read
     place = usable_device("cpu" if engine else device or processes.device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
@@ -156,9 +156,8 @@ def embed(
         processes=processes,
         make_shards=make_shards,
         show_progress=True,
-        look=look_at("the text", tokenizer, model),
+        look=look_at(TEXT, tokenizer, model),
     )
-    selection = Selection(layers, dtype, chosen, allow_nan)
     with naming_header_options(), _says_what_is_kept(output):
         count = embed_documents(loaded, tokenizer, documents, output, selection, options)
     if processes.is_main_process:

@@ -14,7 +14,7 @@ import typer
 from huggingface_hub.errors import StrictDataclassError
 from typer.core import TyperCommand, TyperOption
 
-from ..folder.model_names import NotConvertedError, UnknownNameError
+from ..folder.model_names import DownloadStoppedError, NotConvertedError, UnknownNameError
 from ..folder.saved_json import one_line
 from ..folder.store_errors import line_of_store
 from ..text.escapes import printable
@@ -67,7 +67,7 @@ class Command(SingleValues):
             with notes_in_options(options):
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
-            line, code = stop.args or STOPPED  # `pretrain` has its own line
+            line, code = end_of_stopped(stop, STOPPED)
             if line:
                 line = f"\n{line}"  # a progress bar may have left its line open
         except Exception as error:
@@ -79,6 +79,21 @@ class Command(SingleValues):
         if line:
             say(line, is_error=True)
         ctx.exit(code)
+
+
+def end_of_stopped(stop: KeyboardInterrupt, default: tuple[str, int]) -> tuple[str, int]:
+    """The line and the exit code of a command that Ctrl-C stopped; the line is empty where another process prints it.
+
+    Args:
+        stop: the error, which has both if `pretrain` raised it.
+        default: both, if nothing more is known.
+    """
+    if isinstance(stop, DownloadStoppedError):
+        return f"Stopped. {stop}; the same command downloads it again.", STOPPED[1]
+    if stop.args:
+        line, code = stop.args
+        return line, code
+    return default
 
 
 def hint(args: list[str]) -> str:

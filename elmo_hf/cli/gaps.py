@@ -46,6 +46,8 @@ def fill(
     if os.path.exists(text) and not os.path.isdir(text):  # `Path.exists` raises an error if a text is too long
         lines = read_sentences(Path(text), encoding=encoding, input_format=input_format)
         sentences = [sentence for sentence in lines if sentence]
+    else:
+        _refuse_without_gap(text)
     language_model, tokenizer = load_on_gpu(model)
     chosen = " ".join(candidates or []).split()
     split = (tokenizer.tokenize(sentence) if isinstance(sentence, str) else sentence for sentence in sentences)
@@ -57,6 +59,16 @@ def fill(
         say(sentence if isinstance(sentence, str) else " ".join(words))
         for ranked in rank_words(log_probs, tokenizer, top_k, chosen, direction):
             _say_words(ranked, direction)
+
+
+def _refuse_without_gap(text: str) -> None:
+    """Refuses a TEXT that is neither a file nor a sentence with a gap, before a model is loaded."""
+    from elmo_hf.language_model.cloze import GAP
+
+    if GAP.search(text) is None:
+        raise ValueError(
+            f"there is no gap in {text[:80]!r}, and no file has this name: write ___ in place of the word to predict."
+        )
 
 
 def _refuse_commas(candidates: list[str], tokenizer: "ElmoTokenizer") -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
     from ..language_model.scoring import Scores
     from ..language_model.surprisal_table import PlacedSentence
-    from ..language_model.word_rows import WordRows
+    from ..language_model.word_rows import WordRows, WordTable
     from ..public import ElmoForPreTraining, ElmoTokenizer
     from ..training.trainer import PretrainingArguments
 
@@ -156,6 +156,7 @@ def pretrain(
     from elmo_hf.training.record import Start
     from elmo_hf.training.trainer import PretrainingArguments
 
+    run.check_output(output)
     settings = {} if config is None else read_json(config)
     fields = _config_fields(config, settings, softmax, samples, alphabet)
     optim, default_rate = OPTIMIZERS[optimizer]
@@ -211,7 +212,7 @@ def pretrain(
 
 @dataclass(frozen=True)
 class _Reading:
-    """How the texts of `pretrain` are read."""
+    """How the texts of `pretrain`, and the input of `score`, are read."""
 
     encoding: str
     input_format: Format | None
@@ -398,16 +399,12 @@ def score(
     from elmo_hf.language_model.surprisal_table import surprisal_table
     from elmo_hf.language_model.word_rows import word_rows_table
 
+    # Before the model is loaded, so that what is wrong with INPUT, or with its beginning, is found at once.
+    split_input = _open_input(source, _Reading(encoding, input_format, column), by or [])
     language_model, tokenizer = load_on_gpu(model)
     splitter = scoring_splitter(language_model.config, tokenizer) if words is None else words
-    if by:
-        assert column is not None  # see `refuse_alone` above
-        text = _read_rows(source, column, by, splitter, encoding, input_format)
-        look = note_texts_of_rows
-    else:
-        text = _read_sentences(source, column, splitter, encoding, input_format)
-        look = partial(note_lines, join="In a table, --by COLUMN joins the rows of a text.")
-    corpus, summary = _corpus(str(source), text.sentences, tokenizer, text.beginning, splitter, look)
+    text = split_input(splitter)
+    corpus, summary = _corpus(str(source), text.sentences, tokenizer, text.beginning, splitter, text.look)
     _refuse_empty(corpus, str(source))
     with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
         zero = score_from_zero(language_model, corpus, bar.update)
@@ -466,26 +463,42 @@ class _Input:
         """The number of each sentence's document."""
         return [sentence.document for sentence in self.sentences]
 
+    def look(self, name: str, texts: list[str]) -> None:
+        """Prints the notes on how the first raw texts, of the input of this name, are read."""
+        if self.rows is None:
+            note_lines(name, texts, join="In a table, --by COLUMN joins the rows of a text.")
+        else:
+            note_texts_of_rows(name, texts)
 
-def _read_sentences(
-    source: Path, column: str | None, splitter: str, encoding: str, input_format: Format | None
-) -> _Input:
-    """Reads an input with a sentence a line."""
+
+def _open_input(source: Path, reading: _Reading, keys: list[str]) -> Callable[[str], _Input]:
+    """Reads the first sentences of INPUT; or all its rows, if they are told apart by the columns `keys`.
+
+    Returns:
+        a function of a word splitter that reads the rest, and splits all texts into words.
+    """
+    from elmo_hf.language_model.word_rows import read_word_table
+
+    if keys:
+        assert reading.column is not None, "--by needs --column."
+        table = read_word_table(source, reading.column, keys, reading.encoding, reading.input_format)
+        return partial(_split_rows, table)
+    beginning, sentences = beginning_of(read_sentences(source, reading.encoding, reading.column, reading.input_format))
+    return partial(_split_sentences, beginning, sentences)
+
+
+def _split_sentences(beginning: list[str], sentences: Iterator[Sentence], splitter: str) -> _Input:
+    """The rest of an input with a sentence a line, of which the beginning was read."""
     from elmo_hf.language_model.surprisal_table import place_sentences
 
-    beginning, sentences = beginning_of(read_sentences(source, encoding, column, input_format))
     all_sentences = Counted(sentences)
     placed = list(place_sentences(all_sentences, splitter))
     return _Input(placed, beginning, counted_sentences(all_sentences.count))
 
 
-def _read_rows(
-    source: Path, column: str, keys: list[str], splitter: str, encoding: str, input_format: Format | None
-) -> _Input:
-    """Reads a table with a word a row."""
-    from elmo_hf.language_model.word_rows import read_word_table
-
-    rows = read_word_table(source, column, keys, splitter, encoding, input_format)
+def _split_rows(table: "WordTable", splitter: str) -> _Input:
+    """An input that is a table with a word a row."""
+    rows = table.split(splitter)
     return _Input(rows.sentences, rows.texts, counted(len(rows.sentences), "sentence"), rows)
 
 

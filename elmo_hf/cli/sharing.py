@@ -106,9 +106,11 @@ def card(folder: Folder, licence: Licence = None, language: Language = None, sou
     from elmo_hf.share.model_info import new_card
     from elmo_hf.share.saved_card import CARD, card_labels, is_draft, label_card, read_card, write_card
 
-    open_folder(folder)
-    labels = card_labels(licence, language or [], source)
     path = folder / CARD
+    if not folder.is_dir():
+        raise ValueError(f"there is no folder {folder} to write {CARD} in.")
+    labels = card_labels(licence, language or [], source)
+    open_folder(folder)
     if path.exists() and not is_draft(read_card(path)):
         label_card(path, labels)
     else:

@@ -70,11 +70,20 @@ def usages(
     are_different = len(set(corpora)) == len(corpora)
     check_usage(are_different and len(corpora) <= 2, f"give one corpus, or two different ones, found {len(corpora)}.")
     _check_outputs(output, plot, vectors)
+    corpus_names = dict(zip("AB", corpora, strict=False))
     refuse_unknown(model)
     from elmo_hf.embedding.input_documents import Documents
     from elmo_hf.embedding.usages import find_usages
     from elmo_hf.folder.loading import load_complete, load_tokenizer
 
+    reading: dict[str, Any] = {
+        "split_into_words": split_into_words,
+        "encoding": encoding,
+        "column": column,
+        "input_format": input_format,
+    }
+    # Both corpora are found before the model is loaded.
+    documents = {key: Documents.find([name], str(output), **reading) for key, name in corpus_names.items()}
     loaded, tokenizer = load_complete(model).to(usable_device(device)), load_tokenizer(model)
     views = [str(number) for number in range(loaded.config.num_hidden_layers + 1)]
     shown_view = views[-1] if layer is None else layer
@@ -84,17 +93,9 @@ def usages(
     view = views.index(shown_view)
     usages_of, vectors_of = {}, {}
     all_forms = [word, *_listed(forms or [])]
-    reading: dict[str, Any] = {
-        "split_into_words": split_into_words,
-        "encoding": encoding,
-        "column": column,
-        "input_format": input_format,
-    }
-    corpus_names = dict(zip("AB", corpora, strict=False))
     for key, name in corpus_names.items():
-        documents = Documents.find([name], str(output), **reading)
         look = look_at(name, tokenizer, model)
-        usages_of[key], vectors_of[key] = find_usages(loaded, tokenizer, documents, all_forms, most, look)
+        usages_of[key], vectors_of[key] = find_usages(loaded, tokenizer, documents[key], all_forms, most, look)
         say(f"{key}: {name}, {counted(len(usages_of[key]), 'usage')}: {_counts_of_forms(usages_of[key])}.")
     _note_missing(all_forms, chain.from_iterable(usages_of.values()), None if split_into_words else tokenizer)
     if sum(len(usages) for usages in usages_of.values()) == 1:

@@ -23,11 +23,17 @@ class ChosenWords:
 
         Raises:
             FileNotFoundError: if `source` looks like the name of a file that does not exist.
-            ValueError: if `source` is neither a file nor a regular expression, or if the file is not UTF-8.
+            ValueError: if `source` is neither a file nor a regular expression, if the file is not UTF-8, or if
+                `source` is the name of a folder, which may be meant as an expression.
         """
         self._pattern: re.Pattern[str] | None = None
         self._listed: set[str] = set()
         self.found: bool | None = None
+        if isinstance(source, str) and os.path.isdir(source):
+            raise ValueError(
+                f"{source} is a folder, but the words to keep are a file with one on each line, or a regular "
+                f"expression. Give a file in the folder; or if you mean the expression, write it as '({source})'."
+            )
         if isinstance(source, str) and _names_file(source):
             words = [line.strip() for line in read_lines(Path(source))]
             self._listed = {word for word in words if word}

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from ..text.formats import Format
-from ..text.sentences import Sentence, read_dataset, read_sentences
+from ..text.sentences import Sentence, may_be_dataset, read_dataset, read_sentences, require_datasets
 from .protein_names import ProteinNames
-from .stores import InputFile, find_files, is_file, place_of
+from .stores import InputFile, find_files, is_file, is_url, place_of
 
 # The place of a sentence: its document, and its number in that document, from 0.
 Line = tuple[str, int]
@@ -50,9 +50,13 @@ class Documents(NamedTuple):
 
         Raises:
             FileNotFoundError: if there is no such file.
+            ImportError: if a source is a dataset, and the `datasets` library is not installed.
         """
         documents = cls(sources, **reading)
-        if documents.column is not None or documents.stream is not None:
+        if documents.stream is not None:
+            return documents
+        if documents.column is not None:
+            documents._refuse_missing()
             return documents
         names_by_place: dict[str, str] = {}
         for source in sources:
@@ -67,6 +71,17 @@ class Documents(NamedTuple):
                 if place != written and not place.startswith(written_folders)
             }
         return documents._replace(names=list(names_by_place.values()))
+
+    def _refuse_missing(self) -> None:
+        """Refuses, before anything is read, a document that is neither a file nor a dataset that can be read."""
+        for name in self.names:
+            if not self.is_dataset(name):
+                continue
+            if not may_be_dataset(name) and not is_url(name):
+                raise FileNotFoundError(
+                    f"there is no file {name}; with a column, give files, folders with a dataset, or names of the Hub."
+                )
+            require_datasets(name)
 
     def windows(self, num_characters: int) -> Iterator[SentenceWindow]:
         """Reads the documents once, in windows of consecutive sentences with about `num_characters`.

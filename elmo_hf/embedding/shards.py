@@ -36,7 +36,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..disk.checksums import sum_lines
-from ..disk.whole_files import leftover, move_into_place, named_if_full, only_writer, refuse_existing
+from ..disk.whole_files import check_new_file, leftover, move_into_place, named_if_full, only_writer, refuse_existing
 from ..public import ElmoModel, ElmoTokenizer
 from ..text.batches import BATCH_POSITIONS
 from ..text.first_look import Count, raw_texts
@@ -222,6 +222,53 @@ def suffix_of_writer(output: str, shard_format: str) -> str:
     return Path(output).suffix.lower()
 
 
+def check_output(output: str, selection: Selection, shard_format: str) -> None:
+    """Checks an output before a model is loaded for it; one process alone may do so, because it locks a file.
+
+    Arguments are those of `embed_documents`, which refuses the same outputs, and more.
+
+    Raises:
+        ValueError: if no format has the suffix of a single file, if the file is to be in a store, or if files of the
+            format cannot hold the selection.
+        FileExistsError: if the file exists, or the folder holds other files than shards of a job.
+        FileNotFoundError: if there is no folder for the file.
+        BlockingIOError: if another run is writing the file.
+    """
+    suffix = suffix_of_writer(output, shard_format)
+    _refuse_other_suffix(output, suffix)
+    selection.check(suffix)
+    if not is_folder(output):
+        file = Path(output)
+        # If another process is writing, it removes its shards itself.
+        with suppress(OSError), only_writer(file):
+            _remove_joined(file)
+        check_new_file(file)
+    _refuse_other_files(Folder(folder_of_shards(output)))
+
+
+def _refuse_other_suffix(output: str, suffix: str) -> None:
+    """Raises ValueError if no format has the suffix of an output, or if a single file is to be in a store."""
+    is_file_in_store = is_url(output) and not is_folder(output)
+    if suffix not in WRITERS or is_file_in_store:
+        raise ValueError(
+            "vectors are written to a new folder, DIR/, or on this disk to a new file whose suffix is one of "
+            f"{', '.join(WRITERS)}, found {output}."
+        )
+
+
+def _refuse_other_files(folder: Folder) -> None:
+    """Raises FileExistsError if a folder holds files without the record of a job, so that no run can go on there."""
+    names = folder.sizes()
+    if not names or JOB in names:
+        return
+    if holds_shards(folder):
+        raise FileExistsError(
+            f"{folder.name} holds files of shards, such as {min(names)}, but not {JOB}, which says how they were made; "
+            "put that file back, choose another output, or delete the folder to start again."
+        )
+    raise FileExistsError(f"{folder.name} holds other files, such as {min(names)}; choose another output.")
+
+
 def _plan_shards(
     model: ElmoModel,
     tokenizer: ElmoTokenizer,
@@ -233,11 +280,7 @@ def _plan_shards(
     """The shards of an output, of which nothing is written yet, and the characters of a shard."""
     file = None if is_folder(output) else Path(output)
     suffix = suffix_of_writer(output, options.shard_format)
-    if suffix not in WRITERS or (file is not None and is_url(output)):
-        raise ValueError(
-            "vectors are written to a new folder, DIR/, or on this disk to a new file whose suffix is one of "
-            f"{', '.join(WRITERS)}, found {output}."
-        )
+    _refuse_other_suffix(output, suffix)
     selection.check(suffix)
     selection.check_number(model)
     if options.window_characters is not None:
@@ -312,20 +355,8 @@ class Shards:
         if self._file is not None:
             _remove_joined(self._file)
             refuse_existing(self._file, is_folder=False)
-        names = self._folder.sizes()
-        if names and JOB not in names:
-            raise FileExistsError(self._why_not_continued(names))
-        return not any(name.startswith("part-") for name in names)
-
-    def _why_not_continued(self, names: Iterable[str]) -> str:
-        """Why the run cannot go on in a folder that holds files without the job."""
-        folder = self._folder.name
-        if holds_shards(self._folder):
-            return (
-                f"{folder} holds files of shards, such as {min(names)}, but not {JOB}, which says how they were made; "
-                "put that file back, choose another output, or delete the folder to start again."
-            )
-        return f"{folder} holds other files, such as {min(names)}; choose another output."
+        _refuse_other_files(self._folder)
+        return not any(name.startswith("part-") for name in self._folder.sizes())
 
     def record_job(self) -> None:
         """Records the model, tokenizer and settings of the shards."""
@@ -512,15 +543,6 @@ class Shards:
 
     def _shard(self, number: int) -> str:
         return f"part-{number:05d}{self._suffix}"
-
-
-def refuse_finished(file: Path) -> None:
-    """Checks that a single file can be made; errors are those of `refuse_existing`."""
-    if file.exists():
-        # If another process is writing, it removes its shards itself.
-        with suppress(OSError), only_writer(file):
-            _remove_joined(file)
-    refuse_existing(file, is_folder=False)
 
 
 def _remove_joined(file: Path) -> None:

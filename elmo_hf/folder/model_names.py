@@ -57,6 +57,10 @@ class UnknownNameError(ValueError):
         )
 
 
+class DownloadStoppedError(KeyboardInterrupt):
+    """A download was stopped by Ctrl-C; the message says what is kept of it, as the beginning of a sentence."""
+
+
 class PublishedModels(Protocol):
     """The published models by their names."""
 
@@ -125,9 +129,13 @@ def is_missing(name: str | Path) -> bool:
 
 
 def _is_published(name: str) -> bool:
-    """Whether a published model has the name. A name with a slash is a path or a repository."""
-    has_slash = "/" in name or "\\" in name
-    return not has_slash and name in ModelNames.published()
+    """Whether a published model has the name."""
+    return not _has_slash(name) and name in ModelNames.published()
+
+
+def _has_slash(name: str) -> bool:
+    """Whether a name is a path or a repository."""
+    return "/" in name or "\\" in name
 
 
 def refuse_unknown(name: str) -> None:
@@ -137,10 +145,9 @@ def refuse_unknown(name: str) -> None:
         UnknownNameError: if there is neither such a folder nor such a short name.
         OSError: if the system has no names of this length.
     """
-    is_short = "/" not in name and "\\" not in name
-    if not is_short or Path(name).exists():
+    if _has_slash(name) or Path(name).exists():
         return
-    if name != TINY and name not in ModelNames.published():
+    if name != TINY and not _is_published(name):
         raise UnknownNameError(name)
 
 

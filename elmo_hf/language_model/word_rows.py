@@ -84,34 +84,64 @@ class Rows:
         return ValueError(f"{self.place}, line {self.lines[row]}: {reason}")
 
 
+@dataclass(frozen=True)
+class WordTable:
+    """A table with one word a row that was read and checked, and whose texts are not yet split into words.
+
+    Attributes:
+        rows: the rows.
+        column: the column with the words.
+        texts: the rows of each text, in order.
+    """
+
+    rows: Rows
+    column: str
+    texts: list[range]
+
+    def split(self, word_splitter: str) -> WordRows:
+        """Splits the joined cells of each text into words; `word_splitter` is `"whitespace"` or `"ptb"`."""
+        cells = self.rows.columns[self.column]
+        sentences: list[PlacedSentence] = []
+        document = 0
+        document_sentence = 0
+        last_document: tuple[str, ...] = ()
+        for line, text in enumerate(self.texts):
+            key = self.rows.key_of(text[0])
+            this_document = key[:-1] or key
+            if line > 0 and this_document != last_document:
+                document += 1
+                document_sentence = 0
+            last_document = this_document
+            words, regions = _split([cells[row] for row in text], word_splitter)
+            if words:
+                sentences.append(PlacedSentence(line, words, regions, document, document_sentence, text[0]))
+                document_sentence += 1
+        joined = (" ".join(cells[text.start : text.stop]) for text in self.texts)
+        return WordRows(self.rows.columns, sentences, raw_texts(joined))
+
+
 def read_word_table(
-    path: Path,
-    column: str,
-    keys: Sequence[str],
-    word_splitter: str,
-    encoding: str = "utf-8",
-    input_format: Format | None = None,
-) -> WordRows:
+    path: Path, column: str, keys: Sequence[str], encoding: str = "utf-8", input_format: Format | None = None
+) -> WordTable:
     """Reads a table with one word a row; arguments and errors are those of `read_word_rows` and `read_sentences`."""
     with opened(path) as file:
         refuse_foreign(file)
         text = TextFile(file, encoding)
         if (input_format or format_of(text, (column,))) != "table":
             raise ValueError(f"{path} is no table of text with a column {column!r}; write it as .csv or .tsv.")
-        return read_word_rows(table_rows(text, (column,), are_distinct=True), str(path), column, keys, word_splitter)
+        return read_word_rows(table_rows(text, (column,), are_distinct=True), str(path), column, keys)
 
 
 def read_word_rows(
-    rows: Iterable[tuple[int, dict[str, str]]], place: str, column: str, keys: Sequence[str], word_splitter: str
-) -> WordRows:
-    """Joins the rows of a table to sentences.
+    rows: Iterable[tuple[int, dict[str, str]]], place: str, column: str, keys: Sequence[str]
+) -> WordTable:
+    """Reads the rows of a table, and tells its texts apart.
 
     Args:
         rows: the number of the line and the cells of each row.
         place: the table, for messages.
         column: the column with the words.
         keys: the columns whose cells are the same in all rows of a text; the last one tells sentences apart.
-        word_splitter: `"whitespace"` or `"ptb"`.
 
     Raises:
         ValueError: if there are no rows or no such columns, a cell of one of them is empty, the rows of a text lie in
@@ -122,24 +152,7 @@ def read_word_rows(
     for text in texts:
         _refuse_repeated(table, text, column)
     _note_counters(table, texts, column)
-    sentences: list[PlacedSentence] = []
-    document = 0
-    document_sentence = 0
-    last_document: tuple[str, ...] = ()
-    for line, text in enumerate(texts):
-        key = table.key_of(text[0])
-        this_document = key[:-1] or key
-        if line > 0 and this_document != last_document:
-            document += 1
-            document_sentence = 0
-        last_document = this_document
-        words, regions = _split([table.columns[column][row] for row in text], word_splitter)
-        if words:
-            sentences.append(PlacedSentence(line, words, regions, document, document_sentence, text[0]))
-            document_sentence += 1
-    cells = table.columns[column]
-    joined = (" ".join(cells[text.start : text.stop]) for text in texts)
-    return WordRows(table.columns, sentences, raw_texts(joined))
+    return WordTable(table, column, texts)
 
 
 def word_rows_table(

@@ -189,7 +189,8 @@ class ElmoForPreTraining(ElmoPreTrainedModel):
         if config.num_softmax_words is None:
             raise ValueError(
                 "a language model needs `num_softmax_words`, the size of its vocabulary; this config has none. "
-                "Make a vocabulary with `elmo-hf vocab`, then load with `num_softmax_words=...`."
+                "Load with `num_softmax_words=...`, the number of words that it predicts, `<S>`, `</S>` and `<UNK>` "
+                "among them."
             )
         self.elmo = ElmoModel(config)
         self.softmax = WordSoftmax(config)

@@ -24,8 +24,7 @@ TAGS = ["elmo", "bilm", "word-embeddings"]
 # The Hub's name of each Auto class's task; models of some tasks have labels and a pipeline.
 TASKS = {head.auto_class: head.task for head in HEADS}
 LABELLED = {head.auto_class for head in HEADS if head.has_labels}
-# A model for a task is saved without the softmax of a language model, although its config may have had one.
-WITHOUT_SOFTMAX = {head.auto_class for head in HEADS if head.use is not None}
+WITHOUT_SOFTMAX = {head.auto_class for head in HEADS if head.drops_softmax}
 TEMPLATES = resources.files("elmo_hf.model_cards")
 ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
 # The language of models of proteins: ISO 639's code for content without a language.

@@ -88,8 +88,8 @@ def push_folder(
             f"{folder}` the model card {CARD}."
         )
     model = look_at(folder)
-    load_complete(folder, model.model_class)
     files, left_out = chosen_files(folder, include)
+    load_complete(folder, model.model_class)
     sums = sums_to_send(folder, files)
     api = HfApi()
     with naming(f"pushing to {name} at {constants.ENDPOINT} failed. {ADVICE}"):

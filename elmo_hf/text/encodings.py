@@ -148,6 +148,13 @@ def count_beyond_ascii(text: str) -> int:
     return sum(not character.isascii() for character in text)
 
 
+def beyond_ascii(text: str) -> str:
+    """The first word of a text with a character beyond ASCII; of a long word, what is around this character."""
+    shown = re.search(r"\S{0,20}[^\x00-\x7f]\S{0,20}", text)
+    assert shown is not None, "Callers give a text with a character beyond ASCII."
+    return shown[0]
+
+
 def fault_of_utf8(text: str, codec: str) -> str:
     """What is wrong with a file that is UTF-8, and was to be read in an encoding of one byte a character.
 
@@ -155,11 +162,10 @@ def fault_of_utf8(text: str, codec: str) -> str:
         text: text of the file with a character beyond ASCII.
         codec: the encoding that its user named.
     """
-    shown = re.search(r"\S{0,20}[^\x00-\x7f]\S{0,20}", text)
-    assert shown is not None
-    wrong = shown[0].encode("utf-8").decode(codec, "replace")
+    shown = beyond_ascii(text)
+    wrong = shown.encode("utf-8").decode(codec, "replace")
     return (
-        f"is UTF-8, not {codec}, in which {shown[0]!r} would be read as {wrong!r}. Give no encoding, because UTF-8 "
+        f"is UTF-8, not {codec}, in which {shown!r} would be read as {wrong!r}. Give no encoding, because UTF-8 "
         f"is the default; if the text is in {codec} nevertheless, convert the file to UTF-8 first."
     )
 

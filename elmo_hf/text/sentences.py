@@ -15,6 +15,8 @@ Blank lines of text and JSON lines are sentences without words, so that the n-th
 docs/files.md says how each format is recognised, and what is refused.
 """
 
+import os
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +25,7 @@ from typing import NamedTuple
 
 from .columns import conll_sentences, conllu_sentences, words_place
 from .fasta import Protein, fasta_sentences
-from .formats import FORMAT_OF, Format, format_of, is_parquet, refuse_foreign
+from .formats import FORMAT_OF, SUFFIXES, Format, format_of, is_parquet, refuse_foreign
 from .installed import require_packages
 from .json_lines import json_sentences, shown_keys
 from .opened_files import OpenedFile, opened, suffix_of
@@ -36,14 +38,17 @@ __all__ = [
     "Protein",
     "Reading",
     "Sentence",
+    "may_be_dataset",
     "read_dataset",
     "read_lines",
     "read_sentences",
     "reading",
+    "require_datasets",
     "sentence_of",
     "storable",
 ]
 
+DATASET_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 # Errors that `datasets` raises besides its own if a dataset does not exist, or if one of its files is damaged.
 UNREADABLE = (EOFError, OSError, RuntimeError, StopIteration, ValueError, zlib.error)
 
@@ -118,6 +123,20 @@ def _sentences(file: TextFile, chosen: Format, column: str | None, keys: Sequenc
     return (line.rstrip("\r\n") for line in file.lines())
 
 
+def may_be_dataset(name: str) -> bool:
+    """Whether a name that is no file's can be that of a dataset: a folder, or a name on the Hub without a suffix."""
+    is_name = DATASET_NAME.fullmatch(name) is not None and not name.endswith(SUFFIXES)
+    return is_name or os.path.isdir(name)
+
+
+def require_datasets(name: str) -> None:
+    """Raises ImportError, with the commands that install it, unless the `datasets` library is there to read `name`."""
+    try:
+        require_packages("train", "datasets")
+    except ImportError as error:
+        raise ImportError(f"{name} is no file, so it is read as a dataset: {error}") from error
+
+
 def read_dataset(name: str, split: str, column: str | None = None) -> Iterator[Sentence]:
     """Streams the sentences of a dataset; needs the `datasets` library.
 
@@ -130,10 +149,7 @@ def read_dataset(name: str, split: str, column: str | None = None) -> Iterator[S
         ImportError: if the library is not installed; the message has the commands that install it.
         ValueError: if the dataset cannot be read; the message names dataset and row.
     """
-    try:
-        require_packages("train", "datasets")
-    except ImportError as error:
-        raise ImportError(f"{name} is no file, so it is read as a dataset: {error}") from error
+    require_datasets(name)
     from datasets import load_dataset
     from datasets.exceptions import DatasetsError
 

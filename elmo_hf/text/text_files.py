@@ -101,9 +101,11 @@ class TextFile:
                 if "\0" in line or _is_too_long(line):
                     raise ValueError(self._fault_of_size())
                 if not line.isascii():
-                    is_ascii = False
                     self._check_utf8(line)
                     self._check_controls(line, number)
+                    if is_ascii:
+                        self._note_encoding(line)
+                    is_ascii = False
                 yield line
         except UnicodeDecodeError as error:
             raise self._fault_of_byte(error, number, is_ascii) from error
@@ -149,6 +151,19 @@ class TextFile:
             self._may_be_utf8 = False
         elif encodings.count_beyond_ascii(text) >= least:
             raise ValueError(encodings.fault_of_utf8(text, self.codec))
+
+    def _note_encoding(self, line: str) -> None:
+        """Notes how the first line beyond ASCII is read in an encoding other than Unicode.
+
+        Whatever its encoding, a text may be read in another one without an error; only its user sees whether the
+        letters are right.
+        """
+        if not encodings.is_unicode(self.codec):
+            shown = encodings.beyond_ascii(line)
+            note(
+                f"{self.path} is read in {self.codec}, its first letters beyond ASCII as {shown!r}. If they are wrong, "
+                "give another encoding (`encoding='NAME'`)."
+            )
 
     def _check_utf8(self, line: str) -> None:
         """Raises ValueError if the lines so far show that a file is UTF-8 and not in its encoding."""

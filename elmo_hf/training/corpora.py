@@ -5,7 +5,6 @@ already split (in bilm-tf's form: one sentence per line, words separated by blan
 """
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from glob import glob
@@ -24,10 +23,8 @@ from ..model.tokenization_elmo import (
     UNKNOWN,
     read_vocabulary,
 )
-from ..text.formats import SUFFIXES, Format
-from ..text.sentences import Sentence, read_dataset, read_sentences, storable
-
-DATASET_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+from ..text.formats import Format
+from ..text.sentences import Sentence, may_be_dataset, read_dataset, read_sentences, storable
 
 
 def read_sources(
@@ -60,9 +57,7 @@ def _files(source: str) -> list[str]:
     if os.path.exists(source) and not os.path.isdir(source):  # a file, or a pipe such as /dev/fd/63
         return [source]
     paths = sorted(path for path in glob(source, recursive=True) if os.path.isfile(path))
-    is_name = DATASET_NAME.fullmatch(source) is not None and not source.endswith(SUFFIXES)
-    may_be_dataset = is_name or os.path.isdir(source)
-    if not paths and not may_be_dataset:
+    if not paths and not may_be_dataset(source):
         raise ValueError(f"there is no file {source}.")
     return paths
 

@@ -89,6 +89,19 @@ def new_language_model(
     return ElmoForPreTraining(ElmoConfig(**fields | decided)), tokenizer
 
 
+def check_output(output: Path) -> None:
+    """Checks the folder of a run, of which only the names of its files are read.
+
+    Raises:
+        ValueError: if it is no folder, or holds a finished model, or files of another program.
+    """
+    if output.exists() and not output.is_dir():
+        raise ValueError(f"{output} must be the folder of a run, found a file; choose another name.")
+    if (output / "config.json").exists():
+        raise ValueError(f"{output} holds a finished model; choose another folder.")
+    check_folder(output, {LOG, CURVE, CARD})
+
+
 def pretrain(
     model: ElmoForPreTraining,
     tokenizer: ElmoTokenizer,
@@ -130,9 +143,7 @@ def pretrain(
     # The first process alone writes the finished model, into a folder beside the run until it is complete.
     folder = only_writer(output) if is_first else nullcontext(output)
     with folder as partial, named_if_full(output):
-        if (output / "config.json").exists():
-            raise ValueError(f"{output} holds a finished model; choose another folder.")
-        check_folder(output, {LOG, CURVE, CARD})
+        check_output(output)
         description = describe_run(model, tokenizer, train, held_out, args, started_from)
         checkpoint = newest_checkpoint(output)
         record = description if checkpoint is None else resumed_record(output, description)

@@ -10,13 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import compress
+from itertools import chain, compress
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from elmo_hf import ElmoForPreTraining, ElmoModel, ElmoPreTrainedModel, ElmoTokenizer
+from elmo_hf.cli.split_notes import is_cut
 from elmo_hf.folder.loading import load_complete, load_tokenizer, open_folder
 from elmo_hf.folder.model_names import TINY
 from elmo_hf.folder.saved_config import read_config
@@ -77,7 +78,8 @@ def read_text(name: str, text: str | None) -> tuple[str, ...]:
     """The sentences of a visitor's text, one a line, for one of the page's models.
 
     Raises:
-        ValueError: if the page does not have the model, or if the text is empty or too long.
+        ValueError: if the page does not have the model, if the text is empty or too long, or if the model would read
+            only the beginning of a word.
     """
     if name not in MODELS:
         raise ValueError(f"The model {name!r:.50} is not on this page, which has {', '.join(MODELS)}.")
@@ -89,7 +91,14 @@ def read_text(name: str, text: str | None) -> tuple[str, ...]:
         raise ValueError(
             f"The text has {len(text):,} characters, this page reads {MAX_CHARACTERS:,} at most: shorten it."
         )
-    count = sum(map(len, load(name)[1](list(lines))["input_ids"]))
+    _, tokenizer = load(name)
+    for word in chain.from_iterable(map(tokenizer.tokenize, lines)):
+        if tokenizer.token_encoder == "char_cnn" and is_cut(word, tokenizer):
+            raise ValueError(
+                f"The word {word[:20]!r}... is longer than the {tokenizer.max_word_length - 2} letters, or bytes, of a "
+                "word that the model reads: shorten it, or put blanks between words that have none."
+            )
+    count = sum(map(len, tokenizer(list(lines))["input_ids"]))
     if count > MAX_WORDS:
         raise ValueError(f"The text has {count:,} words, this page reads {MAX_WORDS:,} at most: shorten it.")
     return lines

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from elmo_hf.cli.arguments import split_values
 from elmo_hf.cli.errors import Command, line_of
+from elmo_hf.folder.model_names import DownloadStoppedError
 from elmo_hf.folder.saved_json import naming
 from elmo_hf.text.sentences import read_sentences
 from tests.helpers.checkpoints import BASE, EDGES, TINY_LM
@@ -317,6 +318,7 @@ def test_the_version_comes_with_those_of_torch_and_transformers() -> None:
         (KeyboardInterrupt(), 130, "\nStopped. Nothing incomplete is left; the same command starts again, or goes on "),
         (KeyboardInterrupt("Stopped after step 5.", 143), 143, "\nStopped after step 5.\n"),
         (KeyboardInterrupt("", 143), 143, ""),
+        (DownloadStoppedError("Nothing is kept"), 130, "\nStopped. Nothing is kept; the same command downloads it "),
         (ValueError("a\nb \x1b"), 1, "Error: a b \\x1b\n"),
         (MemoryError(), 1, "Error: there is not enough memory, or a file is damaged.\n"),
     ],

@@ -99,6 +99,11 @@ NOTES = {
         "example with spaCy's sentencizer, to read them apart."
     ],
     "embed tiny few.txt -o v.npz": [],
+    "embed tiny few.txt --dry-run": [],
+    "embed tiny split.txt --dry-run": [f"the text {LOOKS}; {EMBEDDED}"],
+    "embed tiny split.txt --dry-run --split-into-words": [],
+    "embed tiny few.txt single.tsv --dry-run": [SINGLE.format("the text", JOIN)],
+    "embed tiny long.txt --dry-run": [f"4 of 6 words at the beginning {CUT}"],
     "embed tiny long.txt -o v/": [f"4 of 6 words at the beginning {CUT}"],
     "score tiny single.tsv": [SINGLE.format("single.tsv", "In a table, --by COLUMN joins the rows of a text.")],
     "score tiny single.tsv --column text --by item": [],
@@ -144,6 +149,7 @@ def test_a_model_of_proteins_notes_that_texts_are_not_split_into_residues(
         "residues with blanks between them (`S E Q`), or give FASTA."
     )
     assert (note in result.stderr.splitlines()) == is_noted
+    assert (note in run("embed", "model", "a.txt", "--dry-run").stderr.splitlines()) == is_noted
     assert "Note" not in run("embed", "model", "a.fasta", "-o", "w.npz").stderr
 
 

@@ -20,8 +20,9 @@ from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.conversion.convert import convert_source, folder_to_allennlp
 from elmo_hf.conversion.hdf5 import read_arrays
 from elmo_hf.conversion.readers.torch_files import read_state_dict
+from elmo_hf.conversion.refusals import ConversionError
 from elmo_hf.conversion.witness.reference import ReferenceElmo
-from tests.helpers.archives import state_bytes, write_files
+from tests.helpers.archives import MANYLANGS, state_bytes, write_files
 from tests.helpers.checkpoints import (
     BASE,
     TINY_LM,
@@ -63,6 +64,32 @@ def test_files_that_the_user_names_are_taken_where_the_source_has_several(tmp_pa
     files = NamedFiles(options=source / "options.json", weights=source / "b.hdf5")
     convert_source(source, tmp_path / "to", files)
     assert digested(tmp_path / "to") == ["options.json", "b.hdf5"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "file", "held"),
+    [
+        (BASE, "options.json", "options and weights of AllenNLP, bilm-tf or simple_elmo"),
+        (MANYLANGS, "char.dic", "an ELMoForManyLangs model"),
+        (MANYLANGS, "config.json", "an ELMoForManyLangs model"),
+        (MANYLANGS, "encoder.pkl", "an ELMoForManyLangs model"),
+    ],
+)
+def test_of_one_file_of_a_checkpoint_the_error_names_the_folder_which_is_converted(
+    folder: Path, file: str, held: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConversionError) as refused:
+        convert_source(folder / file, tmp_path / "to", NamedFiles())
+    advice = f"The folder {folder} holds {held}: to convert it, give the folder in place of this file."
+    assert str(refused.value).endswith(f" It holds {file}. {advice}")
+    convert_source(folder, tmp_path / "to", NamedFiles())
+    assert (tmp_path / "to" / "config.json").is_file()
+
+
+def test_of_a_file_beside_no_checkpoint_the_error_names_no_folder(tmp_path: Path) -> None:
+    write_files(tmp_path / "source", {"options.json": OPTIONS, "elsewhere/weights.hdf5": b""})
+    with pytest.raises(ConversionError, match=r" It holds options\.json\.$"):
+        convert_source(tmp_path / "source" / "options.json", tmp_path / "to", NamedFiles())
 
 
 WORDS = ["<S>", "</S>", "<UNK>", "The", "ferry", "日本語", "x" * 60]

@@ -33,7 +33,7 @@ from elmo_hf.conversion.refusals import ConversionError
 from tests.helpers.archives import write_tar, write_zip
 from tests.helpers.checkpoints import BASE, TINY_LM, bits
 from tests.helpers.commands import assert_fails, output_of, run
-from tests.helpers.file_server import FAULTS, FileServer, serving
+from tests.helpers.file_server import FAULTS, UNANNOUNCED, FileServer, serving
 from tests.helpers.language_models import state_of
 from tests.helpers.loopback_hub import LoopbackHub
 
@@ -167,6 +167,17 @@ def test_a_download_that_fails_is_named_and_not_kept(fault: str, server: FileSer
     with pytest.raises(ConversionError, match=re.escape(f"{server.url}{SMALL}/{OPTIONS}")):
         fetch([f"{server.url}{SMALL}/{OPTIONS}"], tmp_path / OPTIONS, seconds=0.5)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("fault", ["", UNANNOUNCED], ids=["announced", "unannounced"])
+def test_a_file_that_is_larger_than_any_checkpoint_is_not_taken(fault: str, server: FileServer, tmp_path: Path) -> None:
+    url, path = f"{server.url}{SMALL}/{OPTIONS}", tmp_path / OPTIONS
+    size = len(server.contents[f"/elmo/{SMALL}/{OPTIONS}"])
+    server.fault = fault
+    with pytest.raises(ConversionError, match=rf"it must send at most {size - 2:,} bytes, but sends [\d,]+ or more"):
+        fetch([url], path, most_bytes=size - 2)
+    assert list(tmp_path.iterdir()) == []
+    assert fetch([url], path, most_bytes=size).stat().st_size == size
 
 
 def test_each_address_that_fails_is_named_once_and_the_advice_comes_last(

@@ -287,6 +287,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "bfloat16 in NumPy": (lambda: Embedder(dtype="bfloat16"), ValueError, "NumPy"),
     "bfloat16 in hdf5": (lambda: Selection(dtype="bfloat16").check(".hdf5"), ValueError, ".hdf5"),
     "no file of words": (lambda: ChosenWords("words.txt"), FileNotFoundError, "words.txt"),
+    "a folder of words": (lambda: ChosenWords("."), ValueError, ". is a folder, but the words to keep are a file"),
     "no pattern": (lambda: ChosenWords("(bank"), ValueError, "'(bank'"),
     "no column": (lambda: Embedder()({"body": ["a"]}), KeyError, "text"),
     "not a text": (lambda: Embedder()({"text": ["a", 17]}), ValueError, "found 17"),

@@ -9,11 +9,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 HTML = b"<!DOCTYPE html><html><body>Sign in to this network</body></html>"
 FAULTS = ("cut", "chunk cut", "silent", "no network", "no content", "gzip", "no length")
+UNANNOUNCED = "unannounced"  # the file is sent whole, without its size, which is no fault
 SECONDS_OF_SILENCE = 5
 
 
 class FileServer(ThreadingHTTPServer):
-    """Serves `contents` by path, and remembers what was asked for; `fault` is what goes wrong, one of `FAULTS`."""
+    """Serves `contents` by path, and remembers what was asked for; `fault` is one of `FAULTS`, or `UNANNOUNCED`."""
 
     daemon_threads = True
 
@@ -58,7 +59,7 @@ class Handler(BaseHTTPRequestHandler):
     def headers_of(self, content: bytes, fault: str) -> dict[str, str]:
         if fault == "chunk cut":
             return {"Transfer-Encoding": "chunked"}
-        if fault == "no content":
+        if fault in ("no content", UNANNOUNCED):
             return {}
         headers = {"Content-Length": "abc" if fault == "no length" else str(len(content))}
         if fault == "gzip":

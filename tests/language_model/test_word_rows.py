@@ -44,14 +44,14 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def test_rows_of_an_item_are_split_as_their_text_is() -> None:
-    rows = read_word_rows(table_of(ITEMS), "t.tsv", "word", ["item"], "ptb")
+    rows = read_word_rows(table_of(ITEMS), "t.tsv", "word", ["item"]).split("ptb")
     assert rows.texts[0] == TEXTS[0]
     for number, (sentence, text) in enumerate(zip(rows.sentences, place_sentences(TEXTS, "ptb"), strict=True)):
         assert sentence.words == text.words
         assert (sentence.line, sentence.document, sentence.document_sentence) == (number, number, 0)
     assert [sentence.regions for sentence in rows.sentences] == REGIONS
     assert [sentence.document_region for sentence in rows.sentences] == [0, 4, 9]
-    at_blanks = read_word_rows(table_of(ITEMS), "t.tsv", "word", ["item"], "whitespace").sentences[1]
+    at_blanks = read_word_rows(table_of(ITEMS), "t.tsv", "word", ["item"]).split("whitespace").sentences[1]
     assert at_blanks.words == ["ten", "unseen", "the", "harbour", '"late"', "naïve."]
     assert at_blanks.regions == [0, 1, 2, 2, 3, 4]
 
@@ -62,7 +62,7 @@ def test_the_last_key_tells_sentences_apart_and_the_others_documents() -> None:
         (line, dict(zip(("who", "item", "sentence", "word"), (*place, word), strict=True)))
         for line, (place, word) in enumerate(((place, word) for place in places for word in ("ten", "left")), 2)
     ]
-    sentences = read_word_rows(rows, "t.tsv", "word", ["who", "item", "sentence"], "ptb").sentences
+    sentences = read_word_rows(rows, "t.tsv", "word", ["who", "item", "sentence"]).split("ptb").sentences
     assert [each[3:] for each in sentences] == [(0, 0, 0), (0, 1, 2), (1, 0, 4), (2, 0, 6), (2, 1, 8)]
     assert all(each.words == ["ten", "left"] and each.regions == [0, 1] for each in sentences)
 
@@ -77,7 +77,7 @@ def test_every_row_has_the_surprisal_of_its_region_in_the_joined_text(
 ) -> None:
     model: ElmoForPreTraining = make_model()
     tokenizer, path = tokenizer_of(model), tmp_path / f"out{suffix}"
-    rows = read_word_rows(table_of(ITEMS), "t.tsv", "word", ["item"], "ptb")
+    rows = read_word_rows(table_of(ITEMS), "t.tsv", "word", ["item"]).split("ptb")
     scores = model.score([sentence.words for sentence in rows.sentences], tokenizer)
     save_table(path, word_rows_table(rows, scores, tokenizer, unit))
     written = pq.read_table(path).to_pylist() if suffix == ".parquet" else read_csv(path)
@@ -115,7 +115,7 @@ def test_sums_over_rows_are_those_of_the_table_by_region() -> None:
     """Exactly, where each region is a row and each text is scored in the same batch."""
     model, tokenizer = tiny_lm(), tokenizer_with()
     items = {item: [word for cell in words for word in cell.split()] for item, words in ITEMS.items()}
-    rows = read_word_rows(table_of(items), "t.tsv", "word", ["item"], "ptb")
+    rows = read_word_rows(table_of(items), "t.tsv", "word", ["item"]).split("ptb")
     placed = list(place_sentences(TEXTS, "ptb"))
     scores = model.score([each.words for each in placed], tokenizer)
     joined, by_text = (surprisal_table(each, scores, tokenizer, by_region=True) for each in (rows.sentences, placed))
@@ -125,7 +125,7 @@ def test_sums_over_rows_are_those_of_the_table_by_region() -> None:
 
 def test_a_row_with_an_unknown_word_or_without_words_is_left_empty(tmp_path: Path) -> None:
     model, tokenizer = tiny_lm(), tokenizer_with()
-    rows = read_word_rows(table_of({"1": ["the", "unseen,", "\x85ten"]}), "t.tsv", "word", ["item"], "ptb")
+    rows = read_word_rows(table_of({"1": ["the", "unseen,", "\x85ten"]}), "t.tsv", "word", ["item"]).split("ptb")
     rows = WordRows(
         rows.columns | {"word": ["the", "unseen,", "nothing", "ten"], "time": list("abcd"), "item": list("1111")},
         [PlacedSentence(0, ["the", "unseen", ",", "ten"], [0, 1, 1, 3])],
@@ -180,14 +180,14 @@ REFUSED: dict[str, tuple[str, list[str], str]] = {
 def test_what_may_mean_two_things_is_refused_with_its_line(case: str) -> None:
     text, keys, named = REFUSED[case]
     with pytest.raises(ValueError, match=r"^t\.csv") as caught:
-        read_word_rows(rows_of(text), "t.csv", "word", keys, "ptb")
+        read_word_rows(rows_of(text), "t.csv", "word", keys).split("ptb")
     assert named in str(caught.value)
 
 
 def test_participants_are_texts_of_their_own() -> None:
     rows = rows_of("who,item,word a,1,the a,1,ferry a,2,ten b,1,the b,1,ferry")
     rows[1][1]["item"] = "1 "  # the same item
-    found = read_word_rows(rows, "t.csv", "word", ["who", "item"], "ptb").sentences
+    found = read_word_rows(rows, "t.csv", "word", ["who", "item"]).split("ptb").sentences
     assert [(each.words, each.document) for each in found] == [
         (["the", "ferry"], 0),
         (["ten"], 0),
@@ -211,7 +211,7 @@ COUNTED = "item,zone,word 1,1,the 1,2,ferry 1,3,left 1,4,late 1,1,the 1,2,ferry 
 def test_a_column_that_counts_rows_and_begins_again_within_a_text_is_noted(
     text: str, line: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    read_word_rows(rows_of(text), "t.csv", "word", ["item"], "ptb")
+    read_word_rows(rows_of(text), "t.csv", "word", ["item"]).split("ptb")
     assert [f"t.csv, {line}: 'zone' counts up within item 1" in message for message in caplog.messages] == (
         [True] if line else []
     )
@@ -221,14 +221,14 @@ def test_no_column_of_a_table_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("item,time,time,word\n1,200,300,the\n", encoding="utf-8")
     with pytest.raises(ValueError, match="the column 'time' twice"):
-        read_word_table(path, "word", ["item"], "ptb")
+        read_word_table(path, "word", ["item"]).split("ptb")
     path.write_text('item,"time, ""ms""",word\n1,200,the\n', encoding="utf-8")
-    rows = read_word_table(path, "word", ["item"], "ptb")
+    rows = read_word_table(path, "word", ["item"]).split("ptb")
     model, tokenizer = tiny_lm(), tokenizer_with()
     save_table(tmp_path / "o.csv", word_rows_table(rows, model.score([["the"]], tokenizer), tokenizer))
     assert read_csv(tmp_path / "o.csv")[0]['time, "ms"'] == "200"
     with pytest.raises(ValueError, match="is no table"):
-        read_word_table(tmp_path / "o.csv", "word", ["item"], "ptb", input_format="text")
+        read_word_table(tmp_path / "o.csv", "word", ["item"], input_format="text").split("ptb")
 
 
 def test_the_command_scores_items_and_writes_the_rows_of_the_table(
