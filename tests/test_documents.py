@@ -60,6 +60,8 @@ def furnish(folder: Path, model: Path) -> Path:
     (folder / "corpus" / "part.txt.gz").write_bytes(gzip.compress(lines.encode()))
     for seed, name in enumerate(("held-out.txt", "domain.txt"), start=2):
         write_text(folder / name, make_sentences(600, seed))
+    rows = [f"{' '.join(words)},{len(words) % 2}\n" for words in make_sentences(300, seed=4)]
+    (folder / "texts.csv").write_text("text,label\n" + "".join(rows), encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(FIELDS), encoding="utf-8")
     return folder
 
@@ -76,7 +78,7 @@ def printed(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     if not all(map(find_spec, NEIGHBOURS)):
         del codes["neighbours"]
     codes["README"] += readme_commands("elmo-hf (?:convert tests|embed|score)")
-    codes["pretraining"] = codes["pretraining"].replace("--frozen-steps 1000", "--frozen-steps 2")
+    codes["pretraining"] = pretraining_program()
     codes |= {"migration": migration_program(), "tasks": tasks_program(), "speed": speed_program()}
     codes["course"] = course_program()
     for name, code in codes.items():
@@ -115,6 +117,13 @@ def migration_program() -> str:
     shell = re.findall(r"^elmo-hf (?!.*(?:--model|SOURCE|SAVE_DIR)).*", "\n".join(blocks(page, "bash")), re.MULTILINE)
     shown = f"print({sum(line.startswith('assert') for line in lines)}, 'shapes and', {len(shell)}, 'commands')"
     return "\n".join([START, *lines, "os.remove('elmo-en')", quiet(shell), shown])
+
+
+def pretraining_program() -> str:
+    """The page with a short run, and with the model that it trains first in the place of `tiny`, which is larger."""
+    code = program(read("pretraining")).replace("--frozen-steps 1000", "--frozen-steps 2")
+    code = code.replace("--seeds 5", "--seeds 1 --epochs 1")
+    return re.sub(r"(score|--model|compare_features.py) tiny\b", r"\1 my-elmo", code)
 
 
 def tasks_program() -> str:
