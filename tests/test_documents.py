@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,8 +26,7 @@ from tests.helpers.pretraining_runs import FIELDS, make_sentences, write_text
 
 # Pages whose Python and commands run as printed in a clone, and print what the page shows.
 PRINTED = """
-    README chinese cloze commands convert embed install linguists neighbours pretraining proteins scale surprisal
-    vectors
+    README chinese cloze commands convert embed install linguists neighbours proteins scale surprisal vectors
 """
 # The libraries that one of them needs.
 NEIGHBOURS = ("sklearn", "spacy", "sentence_transformers", "keybert", "peft", "pandas", "minicons", "keras")
@@ -78,8 +78,8 @@ def printed(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     if not all(map(find_spec, NEIGHBOURS)):
         del codes["neighbours"]
     codes["README"] += readme_commands("elmo-hf (?:convert tests|embed|score)")
-    codes["pretraining"] = pretraining_program()
     codes |= {"migration": migration_program(), "tasks": tasks_program(), "speed": speed_program()}
+    codes["pretraining"] = pretraining_program()
     codes["course"] = course_program()
     for name, code in codes.items():
         if OF_A_CLONE.search(code):
@@ -176,6 +176,12 @@ LINES = {
         r"films: 2 test texts; the label commonest in training is right in 50\.00 %\.$",
         *(r"review,label,score$", r"A lovely film \.,(good|bad),0\.\d\d\d$"),
     ],
+    "pretraining": [
+        *[r"\| adapt\.csv \| accuracy \|"] * 2,
+        r"The results are in with-tiny/results\.jsonl\.$",
+        *[r"\| adapt\.csv \| accuracy \|"] * 2,
+        r"The results are in with-adapted/results\.jsonl\.$",
+    ],
     "speed": [r"Int8Tensor \(2, 8, 16\) \(2, 16\)$"],
 }
 
@@ -271,6 +277,11 @@ def test_every_link_leads_to_a_page_and_its_heading(name: str) -> None:
             included = re.sub(r'^--8<-- "([\w/]+\.md)"$', lambda match: (ROOT / match[1]).read_text(), read(page.stem))
             titles = re.findall(r"^#+ (.*)$", included, re.MULTILINE)
             assert anchor in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}, target
+
+
+def test_the_version_to_cite_is_that_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"version: {project['version']}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
 
 
 def test_the_site_has_every_page() -> None:
