@@ -3,8 +3,8 @@
 Copies of large weights in oneDNN's layout stay: in bfloat16 from the first scan on; in float32 only after `pack`,
 because a copy takes as much memory as the weight. So do the float32 copies of weights in bfloat16 on a processor that
 does not multiply them. A kept copy is used only while its weight exists and is unchanged (`WeightState`); in float32
-only for `PACKED_ROWS` vectors or more (`FewOrMany`). Copies are never saved. The transposed copy of W_h for backward
-steps is dropped with the scan.
+only for `PACKED_ROWS` vectors or more (`FewOrMany`), and `pack` puts the weight itself, which multiplies fewer of them,
+into huge pages. Copies are never saved. The transposed copy of W_h for backward steps is dropped with the scan.
 """
 
 from collections.abc import Callable, Sequence
