@@ -29,19 +29,19 @@ def flags_of_mapping(address: int) -> list[str]:
     raise AssertionError(f"no mapping has the address {address:#x}")
 
 
-def begins_a_page(tensor: Tensor) -> bool:
+def starts_a_page(tensor: Tensor) -> bool:
     return tensor.data_ptr() % PAGE_BYTES == 0
 
 
 @needs_huge_pages
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_copy_has_the_same_numbers_from_the_begin_of_a_page(dtype: torch.dtype) -> None:
+def test_a_copy_has_the_same_numbers_from_the_start_of_a_page(dtype: torch.dtype) -> None:
     tensor = torch.randn(SHAPE, dtype=dtype)
     for original in (tensor, tensor.t()):
         copy = in_huge_pages(original)
         assert torch.equal(copy, original)
         assert copy.is_contiguous()
-        assert begins_a_page(copy)
+        assert starts_a_page(copy)
 
 
 @needs_huge_pages
@@ -74,7 +74,7 @@ def test_packing_moves_a_weight_in_float32_whose_copy_is_used_and_which_learns()
     kernels = ProcessorKernels()
     with torch.inference_mode():
         kernels.pack(weight)
-    assert begins_a_page(weight)
+    assert starts_a_page(weight)
     assert torch.equal(weight, numbers)
     with torch.no_grad(), Operators() as called:
         kernels.products([weight]).times(rows)
