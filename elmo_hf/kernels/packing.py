@@ -1,4 +1,4 @@
-"""Keeps a second copy of large weights in a layout that is faster (`PackedProducts`)."""
+"""Keeps a second copy of large weights in a layout that is faster, and puts the weights into huge pages."""
 
 from torch import nn
 
@@ -8,7 +8,7 @@ from .processor_kernels import ProcessorKernels
 
 
 def pack(model: nn.Module) -> None:
-    """Packs W_h and W_p of the layers whose directions run one after the other, where that is faster.
+    """Packs W_h and W_p of the layers whose directions run one after the other (`ProcessorKernels.pack`).
 
     Call it again after changing weights; until then the changed weights are used unpacked.
     """

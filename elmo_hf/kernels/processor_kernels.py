@@ -3,8 +3,8 @@
 Copies of large weights in oneDNN's layout stay: in bfloat16 from the first scan on; in float32 only after `pack`,
 because a copy takes as much memory as the weight. So do the float32 copies of weights in bfloat16 on a processor that
 does not multiply them. A kept copy is used only while its weight exists and is unchanged (`WeightState`); in float32
-only for `PACKED_ROWS` vectors or more (`FewOrMany`). Copies are never saved. The transposed copy of W_h for backward
-steps is dropped with the scan.
+only for `PACKED_ROWS` vectors or more (`FewOrMany`), and `pack` puts the weight itself, which multiplies fewer of them,
+into huge pages. Copies are never saved. The transposed copy of W_h for backward steps is dropped with the scan.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ from transformers.utils import logging
 
 from ..model.scan_elmo import Kernels, PackedProducts, Products, Scan, Weights, can_pack, can_take_onednn
 from .eight_bit_products import EightBitProducts, EightBitWeight, is_eight_bit
+from .huge_pages import in_huge_pages
 from .transposed_products import TransposedProducts
 from .triton_scan import TritonScan
 
@@ -168,9 +169,12 @@ class ProcessorKernels(Kernels):
         return is_measured and is_repaid and can_take_onednn(weight)
 
     def pack(self, weight: Tensor) -> None:
-        """Packs a parameter and keeps the result."""
-        if can_pack(weight, self.multiplies_bfloat16):
-            self._kept(weight, partial(PackedProducts, weight))
+        """Packs a parameter and keeps the result; puts a large one in float32 into huge pages, where it stays."""
+        if not can_pack(weight, self.multiplies_bfloat16):
+            return
+        if weight.dtype == torch.float32:  # few vectors are multiplied by the weight itself (`FewOrMany`)
+            weight.data = in_huge_pages(weight.data)
+        self._kept(weight, partial(PackedProducts, weight))
 
     def _kept(self, weight: Tensor, make: Callable[[], Any] | None, *others: Tensor) -> Any:
         """The products kept for an unchanged weight; without them, those that `make` makes, which are kept then.
