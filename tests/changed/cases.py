@@ -33,6 +33,7 @@ NOT_SEEN = (
     (r"README\.md", r".*"),  # a card may be edited
     (r"(log\.json|curve\.png|run\.json|runs(/.*)?)", r".*"),  # these decide no number of the model
     (r"_index/SHA256SUMS", r"remove|rename"),  # as in folders of an earlier version
+    (r"_index", r"put an older one"),  # only without SHA256SUMS: entries are never written again
     (r"\.|\.\.(/\.\.)*", r"put a twin"),  # a whole folder of another model
     (r"checkpoint-\d+", r"remove|rename|duplicate"),  # as a whole; the copy is complete, too
 )
