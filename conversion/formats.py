@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from .contract import Checkpoint, NamedFiles
@@ -28,6 +29,7 @@ class Format:
     # tokenizer splits raw text; for None the format decides.
     read: Callable[[Source, NamedFiles, str | None], Checkpoint]
     takes: frozenset[str]  # the fields of `NamedFiles` that `read` uses
+    files: tuple[str, ...]  # patterns of the names of its files, of which one by itself may not be enough
     needs_folder: bool = False  # whether one file, which is no archive, cannot be the source
 
 
@@ -52,12 +54,49 @@ def holds_hdf5(source: Source) -> bool:
 
 
 CHECKPOINT_FORMATS = (
-    Format("an ELMoForManyLangs model", holds_manylangs, read_manylangs, frozenset(), needs_folder=True),
-    Format("an LSTM language model", is_language_model, read_language_model, frozenset()),
-    Format("a trained AllenNLP model", holds_trained_model, read_trained_allennlp, frozenset({"options"})),
-    Format("a TensorFlow Hub module", holds_module, read_tf_hub, frozenset({"options"})),
-    Format("a TensorFlow checkpoint of bilm-tf (model.ckpt-*)", holds_save_directory, read_allennlp_source, ALL_FILES),
-    Format("options and weights of AllenNLP, bilm-tf or simple_elmo", holds_hdf5, read_allennlp_source, ALL_FILES),
+    Format(
+        "an ELMoForManyLangs model",
+        holds_manylangs,
+        read_manylangs,
+        takes=frozenset(),
+        files=(*FILES_OF_MANYLANGS, "config.json"),
+        needs_folder=True,
+    ),
+    Format(
+        "an LSTM language model",
+        is_language_model,
+        read_language_model,
+        takes=frozenset(),
+        files=("vocab.txt", "*.pt"),
+    ),
+    Format(
+        "a trained AllenNLP model",
+        holds_trained_model,
+        read_trained_allennlp,
+        takes=frozenset({"options"}),
+        files=("config.json", "*.th"),
+    ),
+    Format(
+        "a TensorFlow Hub module",
+        holds_module,
+        read_tf_hub,
+        takes=frozenset({"options"}),
+        files=("saved_model.pb", "tfhub_module.pb", "variables.*"),
+    ),
+    Format(
+        "a TensorFlow checkpoint of bilm-tf (model.ckpt-*)",
+        holds_save_directory,
+        read_allennlp_source,
+        takes=ALL_FILES,
+        files=("*options*.json", "*vocab*.txt", "checkpoint", "model.ckpt-*"),
+    ),
+    Format(
+        "options and weights of AllenNLP, bilm-tf or simple_elmo",
+        holds_hdf5,
+        read_allennlp_source,
+        takes=ALL_FILES,
+        files=("*options*.json", "*vocab*.txt"),
+    ),
 )
 
 
@@ -89,9 +128,9 @@ def _first_match(source: Source) -> Format | None:
 
 
 def _advice_on_folder(file: Path) -> str:
-    """A sentence, with a blank in front, to give the folder of a file if that is a checkpoint; else ""."""
+    """A sentence, with a blank in front, to give the folder of a file if both may be of one checkpoint; else ""."""
     folder = file.parent
     first = _first_match(Source(folder, files_in(folder, "*")))
-    if first is None:
+    if first is None or not any(fnmatchcase(file.name, pattern) for pattern in first.files):
         return ""
-    return f" The folder {folder} holds {first.name}: to convert it, give the folder in place of this file."
+    return f" If the folder {folder} holds {first.name}, give the folder in place of this file."

@@ -80,16 +80,22 @@ def test_of_one_file_of_a_checkpoint_the_error_names_the_folder_which_is_convert
 ) -> None:
     with pytest.raises(ConversionError) as refused:
         convert_source(folder / file, tmp_path / "to", NamedFiles())
-    advice = f"The folder {folder} holds {held}: to convert it, give the folder in place of this file."
+    advice = f"If the folder {folder} holds {held}, give the folder in place of this file."
     assert str(refused.value).endswith(f" It holds {file}. {advice}")
     convert_source(folder, tmp_path / "to", NamedFiles())
     assert (tmp_path / "to" / "config.json").is_file()
 
 
-def test_of_a_file_beside_no_checkpoint_the_error_names_no_folder(tmp_path: Path) -> None:
-    write_files(tmp_path / "source", {"options.json": OPTIONS, "elsewhere/weights.hdf5": b""})
-    with pytest.raises(ConversionError, match=r" It holds options\.json\.$"):
-        convert_source(tmp_path / "source" / "options.json", tmp_path / "to", NamedFiles())
+@pytest.mark.parametrize(
+    ("file", "beside"),
+    [("options.json", "elsewhere/weights.hdf5"), ("notes.txt", "keras.h5"), ("readme.txt", "word.dic")],
+)
+def test_of_a_file_beside_no_checkpoint_or_of_none_the_error_names_no_folder(
+    file: str, beside: str, tmp_path: Path
+) -> None:
+    write_files(tmp_path / "source", {file: OPTIONS, beside: b""})
+    with pytest.raises(ConversionError, match=rf" It holds {re.escape(file)}\.$"):
+        convert_source(tmp_path / "source" / file, tmp_path / "to", NamedFiles())
 
 
 WORDS = ["<S>", "</S>", "<UNK>", "The", "ferry", "日本語", "x" * 60]
