@@ -143,9 +143,8 @@ def embed(
         make_shards, processes = None, launched(on_cpu=device == "cpu")
     else:
         make_shards, processes = _workers_of_ray(device), Alone()
-    if processes.is_main_process:
-        check_output(output, selection, shard_format or "parquet")
-    else:
+    check_output(output, selection, shard_format or "parquet", processes.is_main_process)
+    if not processes.is_main_process:
         logging.getLogger("elmo_hf.text").setLevel(logging.ERROR)  # one process says what all read
     place = usable_device("cpu" if engine else device or processes.device)
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)

@@ -50,6 +50,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
     Errors are those of `refuse_existing`, `only_writer` and `named_if_full`.
     """
+    refuse_file_in_place(path.parent)
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     with workplace(path) as partial:
@@ -83,10 +84,20 @@ def refuse_existing(path: Path, is_folder: bool = True) -> None:
 
     Raises:
         FileExistsError: if `path` exists; a folder may replace an empty one.
+        NotADirectoryError: as in `refuse_file_in_place`, if it is to be a folder.
     """
     if path.exists() and not (is_folder and path.is_dir() and not any(path.iterdir())):
         remove_leftovers(path.resolve())
         raise FileExistsError(f"{path} exists already; remove it or choose another name. Nothing was written.")
+    if is_folder:
+        refuse_file_in_place(path)
+
+
+def refuse_file_in_place(folder: Path) -> None:
+    """Raises NotADirectoryError if a file has the place of a folder that is to be made, or of one above it."""
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise NotADirectoryError(f"{place} must be a folder, found a file; choose another name for the output.")
 
 
 def refuse_written_meanwhile(path: Path) -> None:

@@ -36,7 +36,15 @@ import numpy as np
 from tqdm import tqdm
 
 from ..disk.checksums import sum_lines
-from ..disk.whole_files import check_new_file, leftover, move_into_place, named_if_full, only_writer, refuse_existing
+from ..disk.whole_files import (
+    check_new_file,
+    leftover,
+    move_into_place,
+    named_if_full,
+    only_writer,
+    refuse_existing,
+    refuse_file_in_place,
+)
 from ..public import ElmoModel, ElmoTokenizer
 from ..text.batches import BATCH_POSITIONS
 from ..text.first_look import Count, raw_texts
@@ -160,6 +168,7 @@ def embed_documents(
             or changes meanwhile, or the folder holds shards of another job or of other sentences.
         BlockingIOError: if another run is writing to this output on a disk.
         FileExistsError: if the file exists, or the folder holds other files.
+        NotADirectoryError: if a file has the place of the folder, or of one above it.
         OSError: if there is no room on the disk; and other errors, if a store cannot be reached.
     """
     if options is None:
@@ -222,28 +231,39 @@ def suffix_of_writer(output: str, shard_format: str) -> str:
     return Path(output).suffix.lower()
 
 
-def check_output(output: str, selection: Selection, shard_format: str) -> None:
-    """Checks an output before a model is loaded for it; one process alone may do so, because it locks a file.
+def check_output(output: str, selection: Selection, shard_format: str, is_main_process: bool = True) -> None:
+    """Checks an output before a model is loaded for it; `embed_documents` refuses the same outputs, and more.
 
-    Arguments are those of `embed_documents`, which refuses the same outputs, and more.
+    Args:
+        output: as in `embed_documents`.
+        selection: the vectors to keep of a sentence.
+        shard_format: the format of a folder's shards.
+        is_main_process: whether this process is the one of several that locks a single file, to learn whether it can be
+            written and to remove what a killed run left.
 
     Raises:
         ValueError: if no format has the suffix of a single file, if the file is to be in a store, or if files of the
             format cannot hold the selection.
         FileExistsError: if the file exists, or the folder holds other files than shards of a job.
-        FileNotFoundError: if there is no folder for the file.
-        BlockingIOError: if another run is writing the file.
+        FileNotFoundError: in the main process, if there is no folder for the file.
+        NotADirectoryError: if a file has the place of the folder of shards, or of one above it.
+        BlockingIOError: in the main process, if another run is writing the file.
     """
     suffix = suffix_of_writer(output, shard_format)
     _refuse_other_suffix(output, suffix)
     selection.check(suffix)
     if not is_folder(output):
         file = Path(output)
-        # If another process is writing, it removes its shards itself.
-        with suppress(OSError), only_writer(file):
-            _remove_joined(file)
-        check_new_file(file)
-    _refuse_other_files(Folder(folder_of_shards(output)))
+        if is_main_process:
+            # If another process is writing, it removes its shards itself.
+            with suppress(OSError), only_writer(file):
+                _remove_joined(file)
+            check_new_file(file)
+        else:
+            refuse_existing(file, is_folder=False)
+    folder = Folder(folder_of_shards(output))
+    _refuse_file(folder)
+    _refuse_other_files(folder)
 
 
 def _refuse_other_suffix(output: str, suffix: str) -> None:
@@ -254,6 +274,12 @@ def _refuse_other_suffix(output: str, suffix: str) -> None:
             "vectors are written to a new folder, DIR/, or on this disk to a new file whose suffix is one of "
             f"{', '.join(WRITERS)}, found {output}."
         )
+
+
+def _refuse_file(folder: Folder) -> None:
+    """Raises NotADirectoryError if a file on the disk has the place of a folder of shards, or of one above it."""
+    if folder.disk is not None:
+        refuse_file_in_place(folder.disk)
 
 
 def _refuse_other_files(folder: Folder) -> None:
@@ -346,6 +372,7 @@ class Shards:
         Returns:
             whether there are no shards yet.
         """
+        _refuse_file(self._folder)
         place = self._folder.disk if self._file is None else self._file
         if place is not None:
             if self._file is None:

@@ -20,7 +20,7 @@ from typing import Any
 from transformers import ProgressCallback, TrainerCallback
 
 from ..disk.checksums import write_sums
-from ..disk.whole_files import move_into_place, named_if_full, new_file, only_writer
+from ..disk.whole_files import move_into_place, named_if_full, new_file, only_writer, refuse_file_in_place
 from ..folder.listed_files import MODEL_FILES
 from ..language_model.corpus import Corpus
 from ..language_model.scoring import check_vocabulary
@@ -93,10 +93,10 @@ def check_output(output: Path) -> None:
     """Checks the folder of a run, of which only the names of its files are read.
 
     Raises:
-        ValueError: if it is no folder, or holds a finished model, or files of another program.
+        NotADirectoryError: as in `refuse_file_in_place`.
+        ValueError: if it holds a finished model, or files of another program.
     """
-    if output.exists() and not output.is_dir():
-        raise ValueError(f"{output} must be the folder of a run, found a file; choose another name.")
+    refuse_file_in_place(output)
     if (output / "config.json").exists():
         raise ValueError(f"{output} holds a finished model; choose another folder.")
     check_folder(output, {LOG, CURVE, CARD})
@@ -130,6 +130,7 @@ def pretrain(
 
     Raises:
         BlockingIOError: if another run works in the folder.
+        NotADirectoryError: as in `check_output`.
         OSError: if there is no room on the disk.
         ValueError: if the folder holds a finished model, files of another program, a run that was started in another
             way, a checkpoint of another run, or a damaged checkpoint.
@@ -138,6 +139,7 @@ def pretrain(
     """
     output = Path(args.output_dir)
     check_vocabulary(model, tokenizer)
+    refuse_file_in_place(output)
     output.parent.mkdir(parents=True, exist_ok=True)
     is_first = args.process_index == 0
     # The first process alone writes the finished model, into a folder beside the run until it is complete.

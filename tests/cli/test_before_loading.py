@@ -1,13 +1,18 @@
 """Commands refuse a wrong output, and name a missing input, before they load, download or compute anything."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from elmo_hf.embedding import processes
 from tests.helpers.checkpoints import BASE
 from tests.helpers.commands import assert_fails, run
+from tests.helpers.hostile_folders import weights
 from tests.helpers.interrupts import contents
 
+# The tensor that a folder lacks, `unloadable`, whose description is read without an error, but not its weights.
+MISSING = "bilm.layers.0.forward_lstm.input_linear.weight"
 # A folder whose loading is an error, in place of a model.
 BROKEN = "broken"
 OF_BROKEN = "broken/config.json is damaged"
@@ -30,6 +35,7 @@ RIGHT = {
     f"export {BROKEN} m.pt2": OF_BROKEN,
     f"convert {BROKEN} new --to allennlp": OF_BROKEN,
     f"card {BROKEN}": OF_BROKEN,
+    "push unloadable org/name": MISSING,
     f"{FROM_ADDRESS} new": ADDRESS,
 }
 # The same with something wrong besides, which alone is named.
@@ -39,6 +45,10 @@ WRONG = {
     f"embed {BROKEN} text.txt -o there.npz": "there.npz exists already",
     f"embed {BROKEN} text.txt -o none/v.npz": "there is no folder none to write v.npz in.",
     f"embed {BROKEN} text.txt -o other/": "other holds other files, such as README.md; choose another output.",
+    f"embed {BROKEN} text.txt -o text.txt/": "text.txt must be a folder, found a file;",
+    f"embed {BROKEN} words.txt -o text.txt/": "text.txt must be a folder, found a file;",
+    f"embed {BROKEN} words.txt -o text.txt/v/": "text.txt must be a folder, found a file;",
+    f"embed {BROKEN} words.txt -o taken.npz": "taken.npz.partial must be a folder, found a file;",
     f"embed {BROKEN} text.txt -o v.npz --dtype bfloat16": "in .npz arrays, found 'bfloat16'",
     f"embed {BROKEN} text.txt -o v/ --format npz --dtype bfloat16": "in .npz arrays, found 'bfloat16'",
     f"embed {BROKEN} text.txt -o v.npz --words none.txt": "there is no file or folder none.txt.",
@@ -59,24 +69,31 @@ WRONG = {
     f"pretrain none.txt -o lm --model {BROKEN}": "there is no file none.txt.",
     f"pretrain text.txt -o finished --model {BROKEN}": "finished holds a finished model; choose another folder.",
     f"pretrain text.txt -o other --model {BROKEN}": "other has README.md but no run.json, so it is not the folder",
-    f"pretrain text.txt -o text.txt --model {BROKEN}": "text.txt must be the folder of a run, found a file;",
+    f"pretrain text.txt -o text.txt --model {BROKEN}": "text.txt must be a folder, found a file;",
+    f"pretrain text.txt -o text.txt/lm --model {BROKEN}": "text.txt must be a folder, found a file;",
     f"export {BROKEN} m.bin": "the output's suffix must be .onnx or .pt2, found 'm.bin'.",
     f"export {BROKEN} there.pt2": "there.pt2 exists already",
     f"convert {BROKEN} other --to allennlp": "other exists already",
+    f"convert {BROKEN} text.txt/new --to allennlp": "text.txt must be a folder, found a file;",
     f"convert {BASE} other": "other exists already",
+    f"convert {BASE} text.txt/new": "text.txt must be a folder, found a file;",
     f"convert {BASE} new --softmax none.hdf5": "there is no file none.hdf5.",
     f"{FROM_ADDRESS} other": "other exists already",
+    f"{FROM_ADDRESS} text.txt/new": "text.txt must be a folder, found a file;",
     f"{FROM_ADDRESS} new --options none.json": "there is no file none.json.",
     f"{FROM_ADDRESS} new --softmax none.hdf5": "there is no file none.hdf5.",
     f"{FROM_ADDRESS} new --align 1=none.pth": "there is no file none.pth.",
     "card original": "there is no folder original to write README.md in.",
     f"card {BROKEN} --license M!T": "'M!T'",
+    "push unloadable org/name --include none.txt": "no file of unloadable fits 'none.txt';",
 }
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def work(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path) -> Path:
     work = tmp_path_factory.mktemp("work")
+    shutil.copytree(tiny_folder, work / "unloadable")
+    weights(lambda tensors: tensors.pop(MISSING))(work / "unloadable")
     for name, text in {
         "broken/config.json": "{",
         "finished/config.json": "{}",
@@ -86,7 +103,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "gaps.txt": "The ___ .\n",
         "table.csv": "item,line\n1,sea\n",
         "bad.jsonl": '{"sentence": 1}\n',
-        **dict.fromkeys(("there.npz", "there.tsv", "there.pt2"), "text\n"),
+        **dict.fromkeys(("there.npz", "there.tsv", "there.pt2", "taken.npz.partial"), "text\n"),
     }.items():
         (work / name).parent.mkdir(exist_ok=True)
         (work / name).write_text(text, encoding="utf-8")
@@ -102,3 +119,19 @@ def test_what_is_wrong_besides_the_model_is_named_before_the_model_is_loaded(
     result = run(*command.split())
     assert_fails(result, 1, {**RIGHT, **WRONG}[command])
     assert contents(work) == before
+
+
+class SecondProcess(processes.Alone):
+    """The second of two processes, before it meets the first."""
+
+    process_index, num_processes, is_main_process = 1, 2, False
+
+
+@pytest.mark.parametrize("output", ["v.csv", "there.npz", "text.txt/", "other/"])
+def test_every_process_refuses_a_wrong_output_before_the_model_is_loaded(
+    output: str, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(work)
+    monkeypatch.setattr(processes, "launched", lambda **_: SecondProcess())
+    refusal = WRONG[f"embed {BROKEN} text.txt -o {output}"]
+    assert_fails(run("embed", BROKEN, "text.txt", "-o", output), 1, refusal)

@@ -390,6 +390,18 @@ def test_a_folder_of_other_files_and_that_of_a_second_run_are_left_alone(output:
     assert [*contents(folder)] == ["__init__.py"]
 
 
+def test_only_the_main_process_locks_a_file_to_check_it(tmp_path: Path) -> None:
+    output = tmp_path / "out.npz"
+    with only_writer(output):
+        shards.check_output(str(output), Selection(), "parquet", is_main_process=False)
+        with pytest.raises(BlockingIOError):
+            shards.check_output(str(output), Selection(), "parquet", is_main_process=True)
+    output.touch()
+    for is_main_process in (True, False):
+        with pytest.raises(FileExistsError):
+            shards.check_output(str(output), Selection(), "parquet", is_main_process)
+
+
 @each_output
 def test_shards_without_their_job_are_left_alone_and_the_missing_file_is_named(output: str, embed: Embed) -> None:
     folder = unjoined(embed, output)
