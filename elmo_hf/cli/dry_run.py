@@ -57,7 +57,7 @@ def _opened(documents: "Documents", name: str) -> Iterator[tuple[list[tuple[str,
     """What is known of a document before it is read, as rows of two cells, and its sentences."""
     from ..embedding.stores import InputFile
 
-    if documents.is_dataset(name):
+    if name in documents.datasets:
         yield [("format", "a dataset"), ("columns", str(documents.column))], documents.sentences(name)
         return
     source: Any = InputFile(name, documents.stream)

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from ..text.formats import Format
-from ..text.sentences import Sentence, may_be_dataset, read_dataset, read_sentences, require_datasets
+from ..text.sentences import Sentence, is_hub_name, may_be_dataset, read_dataset, read_sentences, require_datasets
 from .protein_names import ProteinNames
-from .stores import InputFile, find_files, is_file, is_url, place_of
+from .stores import InputFile, find_files, is_file, place_of
 
 # The place of a sentence: its document, and its number in that document, from 0.
 Line = tuple[str, int]
@@ -38,6 +38,7 @@ class Documents(NamedTuple):
     input_format: Format | None = None  # the format of the files; None: as their names or first lines show
     stream: BinaryIO | None = None  # standard input, which is the only document then
     protein_names: ProteinNames | None = None  # gives proteins their names; None: the first words of headers
+    datasets: frozenset[str] = frozenset()  # those of the names that are datasets, which `find` finds out
 
     @classmethod
     def find(cls, sources: list[str], output: str, **reading: Any) -> "Documents":
@@ -46,7 +47,7 @@ class Documents(NamedTuple):
         Args:
             sources: files, patterns, folders, or datasets.
             output: where the vectors are written; this is not read. "": nowhere.
-            **reading: the other attributes.
+            **reading: the other attributes but `datasets`.
 
         Raises:
             FileNotFoundError: if there is no such file.
@@ -56,8 +57,7 @@ class Documents(NamedTuple):
         if documents.stream is not None:
             return documents
         if documents.column is not None:
-            documents._refuse_missing()
-            return documents
+            return documents._replace(datasets=documents._find_datasets())
         names_by_place: dict[str, str] = {}
         for source in sources:
             for name in find_files(source):
@@ -72,16 +72,14 @@ class Documents(NamedTuple):
             }
         return documents._replace(names=list(names_by_place.values()))
 
-    def _refuse_missing(self) -> None:
-        """Refuses, before anything is read, a document that is neither a file nor a dataset that can be read."""
-        for name in self.names:
-            if not self.is_dataset(name):
-                continue
-            if not may_be_dataset(name) and not is_url(name):
-                raise FileNotFoundError(
-                    f"there is no file {name}; with a column, give files, folders with a dataset, or names of the Hub."
-                )
+    def _find_datasets(self) -> frozenset[str]:
+        """Those of the names that are datasets; refuses, before anything is read, what is neither file nor dataset."""
+        datasets = [name for name in self.names if not is_file(name)]
+        for name in datasets:
+            if not may_be_dataset(name):
+                raise FileNotFoundError(_missing(name))
             require_datasets(name)
+        return frozenset(datasets)
 
     def windows(self, num_characters: int) -> Iterator[SentenceWindow]:
         """Reads the documents once, in windows of consecutive sentences with about `num_characters`.
@@ -126,13 +124,9 @@ class Documents(NamedTuple):
         self.protein_names.begin()
         return self.protein_names
 
-    def is_dataset(self, name: str) -> bool:
-        """Whether a name is that of a dataset, of which a column is read, and not a file."""
-        return self.column is not None and self.stream is None and not is_file(name)
-
     def sentences(self, name: str) -> Iterator[Sentence]:
         """The sentences of one document."""
-        if self.is_dataset(name):
+        if name in self.datasets:
             yield from read_dataset(name, self.split, self.column)
             return
         file: Any = InputFile(name, self.stream)
@@ -143,3 +137,17 @@ class Documents(NamedTuple):
                 f"{name} changed while it was being read. Restore it, or delete the files already written; then "
                 "give the same command again."
             )
+
+
+def _missing(name: str) -> str:
+    """What is wrong with a name that is neither a file nor a dataset, and what to give."""
+    message = (
+        f"there is no file {name}; with a column, give files, folders on this machine with a dataset, or names of the "
+        "Hub."
+    )
+    if "/" in name and is_hub_name(name):
+        message += (
+            " A name that ends as a file's does is not looked for on the Hub: download a dataset of such a name, and "
+            "give its folder."
+        )
+    return message

@@ -38,6 +38,7 @@ __all__ = [
     "Protein",
     "Reading",
     "Sentence",
+    "is_hub_name",
     "may_be_dataset",
     "read_dataset",
     "read_lines",
@@ -123,9 +124,17 @@ def _sentences(file: TextFile, chosen: Format, column: str | None, keys: Sequenc
     return (line.rstrip("\r\n") for line in file.lines())
 
 
+def is_hub_name(name: str) -> bool:
+    """Whether a name can be that of a dataset on the Hub, such as `org/name` or `name`."""
+    return DATASET_NAME.fullmatch(name) is not None
+
+
 def may_be_dataset(name: str) -> bool:
-    """Whether a name that is no file's can be that of a dataset: a folder, or a name on the Hub without a suffix."""
-    is_name = DATASET_NAME.fullmatch(name) is not None and not name.endswith(SUFFIXES)
+    """Whether a name that is no file's is taken for a dataset: a folder, or a name on the Hub without a file's suffix.
+
+    A name with such a suffix is much more often that of a file that is missing.
+    """
+    is_name = is_hub_name(name) and not name.endswith(SUFFIXES)
     return is_name or os.path.isdir(name)
 
 

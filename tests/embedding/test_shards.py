@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -18,6 +19,7 @@ from elmo_hf import ElmoModel, ElmoTokenizer, tiny_model
 from elmo_hf.disk.whole_files import only_writer
 from elmo_hf.embedding import Embedder, shards, vector_files
 from elmo_hf.embedding.chosen_words import ChosenWords
+from elmo_hf.embedding.input_documents import Documents
 from elmo_hf.embedding.processes import Alone
 from elmo_hf.embedding.vector_files import Record
 from elmo_hf.embedding.window_vectors import Selection
@@ -388,6 +390,14 @@ def test_a_folder_of_other_files_and_that_of_a_second_run_are_left_alone(output:
     with pytest.raises(FileExistsError, match=rf"^{folder} holds other files, such as __init__.py;"):
         embed(output)
     assert [*contents(folder)] == ["__init__.py"]
+
+
+def test_a_dataset_without_its_library_is_refused_when_documents_are_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)  # as if it were not installed
+    with pytest.raises(ImportError, match=r"^org/films is no file, so it is read as a dataset: "):
+        Documents.find(["org/films"], "", column="text")
 
 
 def test_only_the_main_process_locks_a_file_to_check_it(tmp_path: Path) -> None:

@@ -187,6 +187,23 @@ def test_what_another_process_wrote_is_seen_and_a_store_that_refuses_is_named_be
     assert counts == []
 
 
+def test_a_store_is_asked_once_whether_a_file_of_which_a_column_is_read_exists(
+    memory: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.pipe("/in/a.csv", b"text,other\nYes,1\n")
+    asked = []
+    is_file = MemoryFileSystem.isfile
+
+    def watched(self: Any, path: str) -> bool:
+        asked.append(path)
+        return is_file(self, path)
+
+    monkeypatch.setattr(MemoryFileSystem, "isfile", watched)
+    documents = Documents.find(["memory://in/a.csv"], "", column="text")
+    assert [sentence for _, sentence in documents.read()] == ["Yes"]
+    assert asked.count("/in/a.csv") == 1
+
+
 def test_the_place_of_a_sentence_names_no_password(memory: Any) -> None:
     memory.pipe("/me:secret@host/a@b.txt", b"Yes\n")
     documents = Documents(["memory://me:secret@host/a@b.txt"])
