@@ -63,15 +63,16 @@ class Command(SingleValues):
     def invoke(self, ctx: Any) -> Any:
         """Runs the command."""
         options = [option for parameter in self.params for option in parameter.opts]
+        is_dry_run = ctx.params.get("dry_run", False)
         try:
-            with notes_in_options(options):
+            with notes_in_options(options, is_dry_run):
                 return super().invoke(ctx)
         except KeyboardInterrupt as stop:
             line, code = end_of_stopped(stop, STOPPED)
             if line:
                 line = f"\n{line}"  # a progress bar may have left its line open
         except Exception as error:
-            reason = line_of(error, options)
+            reason = line_of(error, options, is_dry_run)
             if reason is None:
                 raise
             line = f"Error: {reason}{hint(ctx.obj)}"
@@ -117,7 +118,7 @@ def hint_of_format(args: list[str]) -> str:
     return ""
 
 
-def line_of(error: Exception, options: Sequence[str] = ()) -> str | None:
+def line_of(error: Exception, options: Sequence[str] = (), is_dry_run: bool = False) -> str | None:
     """The line for an error that a user can correct; None for others, which are errors in this package.
 
     It is also None if the reader of the output has closed it; click ends the command then.
@@ -125,6 +126,7 @@ def line_of(error: Exception, options: Sequence[str] = ()) -> str | None:
     Args:
         error: what the command raised.
         options: the command's options, because advice may name only these.
+        is_dry_run: whether the command shows how its input is read, so that no advice to do so is needed.
     """
     # What reads a file calls every error in it damage; the cause tells whether memory was short.
     is_memory = _is_of_memory(error) or _is_of_memory(error.__cause__)
@@ -137,19 +139,23 @@ def line_of(error: Exception, options: Sequence[str] = ()) -> str | None:
     if isinstance(error, NotConvertedError):
         return f"{one_line(error)} Or run `elmo-hf convert {shlex.quote(error.source)} NEW`, and give the folder NEW."
     if isinstance(error, UnknownNameError):
-        return f"{one_line(error)} `elmo-hf models` lists the short names."
+        line = one_line(error)
+        is_argument = "--model" not in options
+        if error.is_file and is_argument:
+            line += " If this file is what the model reads, name the model first and the file after it."
+        return f"{line} `elmo-hf models` lists the short names."
     line_of_library = line_of_store(error)
     if line_of_library is not None:
         return line_of_library
     if isinstance(error, MENDABLE) and not isinstance(error, BrokenPipeError):
-        return in_options(one_line(error), options)
+        return in_options(one_line(error), options, is_dry_run)
     return None
 
 
-def in_options(message: str, options: Sequence[str]) -> str:
+def in_options(message: str, options: Sequence[str], is_dry_run: bool = False) -> str:
     """A message of the library in the words of a command: `--column NAME` in place of `column='NAME'`.
 
-    Arguments stay as they are if the command has no such option.
+    Arguments stay as they are if the command has no such option. `is_dry_run` is as in `line_of`.
     """
 
     def option_of(advised: re.Match[str]) -> str:
@@ -157,17 +163,27 @@ def in_options(message: str, options: Sequence[str]) -> str:
         return f"`{option} {advised[2]}`" if option in options else advised[0]
 
     message = ADVISED_ARGUMENT.sub(option_of, message)
-    if "`--encoding " in message:
+    if "`--encoding " in message and not is_dry_run:
         message += " `elmo-hf embed MODEL FILE --encoding NAME --dry-run` shows how it is read."
     return message
 
 
 @contextmanager
-def notes_in_options(options: Sequence[str]) -> Iterator[None]:
-    """While the block runs, notes of the readers are in the words of a command with these options."""
+def notes_in_options(options: Sequence[str], is_dry_run: bool = False) -> Iterator[None]:
+    """While the block runs, notes of the readers are in the words of a command with these options.
+
+    Of the notes on an argument, which hold for each of its files, only the first is printed. `is_dry_run` is as in
+    `line_of`.
+    """
+    noted_arguments: set[str] = set()
 
     def put_into_options(record: logging.LogRecord) -> bool:
-        record.msg = in_options(record.getMessage(), options)
+        argument = getattr(record, "argument", "")
+        if argument in noted_arguments:
+            return False
+        if argument:
+            noted_arguments.add(argument)
+        record.msg = in_options(record.getMessage(), options, is_dry_run)
         record.args = ()
         return True
 

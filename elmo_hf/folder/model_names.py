@@ -46,14 +46,19 @@ class NotConvertedError(ValueError):
 
 
 class UnknownNameError(ValueError):
-    """A name is neither a folder nor the short name of a model."""
+    """A name is neither a folder nor the short name of a model.
+
+    Attributes:
+        is_file: whether it is the name of a file.
+    """
 
     def __init__(self, name: str | Path) -> None:
         """Proposes the short name that is most like this one, if one is like it; says so if it is a file."""
-        if Path(name).is_file():
+        self.is_file = Path(name).is_file()
+        if self.is_file:
             super().__init__(
                 f"{name} is a file, but a model is a folder, a Hub name such as org/name, or a short name such as "
-                "`tiny`. If this file is what the model reads, name the model first and the file after it."
+                "`tiny`."
             )
             return
         proposal = proposed_name(str(name), [TINY, *ModelNames.published()])

@@ -162,7 +162,8 @@ class TextFile:
             shown = encodings.beyond_ascii(line)
             note(
                 f"{self.path} is read in {self.codec}, its first letters beyond ASCII as {shown!r}. If they are wrong, "
-                "give another encoding (`encoding='NAME'`)."
+                "give another encoding (`encoding='NAME'`).",
+                argument="encoding",
             )
 
     def _check_utf8(self, line: str) -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from elmo_hf.cli.arguments import split_values
 from elmo_hf.cli.errors import Command, line_of
-from elmo_hf.folder.model_names import DownloadStoppedError
+from elmo_hf.folder.model_names import DownloadStoppedError, UnknownNameError
 from elmo_hf.folder.saved_json import naming
 from elmo_hf.text.sentences import read_sentences
 from tests.helpers.checkpoints import BASE, EDGES, TINY_LM
@@ -339,6 +339,21 @@ def test_a_command_ends_with_a_line_and_a_code(error: BaseException, code: int, 
     assert bool(result.stderr) == bool(line)
 
 
+ORDER = "If this file is what the model reads, name the model first and the file after it."
+
+
+def test_the_order_of_a_model_and_a_file_is_named_where_a_command_takes_both_as_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.touch()
+    error = UnknownNameError(path)
+    fact = f"{path} is a file, but a model is a folder, a Hub name such as org/name, or a short name such as `tiny`."
+    assert str(error) == fact
+    models = "`elmo-hf models` lists the short names."
+    assert line_of(error) == f"{fact} {ORDER} {models}"
+    assert line_of(error, ["--model"]) == f"{fact} {models}"
+    assert ORDER not in (line_of(UnknownNameError("nowhere")) or "")
+
+
 def test_mistakes_of_this_package_keep_their_traceback_and_click_ends_where_the_reader_has_seen_enough() -> None:
     assert line_of(RuntimeError("a mistake")) is None
     assert line_of(type("DecodeError", (Exception,), {"__module__": "google.protobuf.message"})()) is None
@@ -397,6 +412,32 @@ def test_advice_names_the_options_of_the_command_and_otherwise_the_arguments(tmp
     shown = "`elmo-hf embed MODEL FILE --encoding NAME --dry-run` shows how it is read.\n"
     assert in_command.endswith(f"give `--encoding cp1252`, and see whether the text is read well. {shown}")
     assert alone.endswith("give `encoding='cp1252'`, and see whether the text is read well.\n")
+
+
+def test_a_command_notes_an_encoding_once_and_advises_no_dry_run_in_a_dry_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for path in paths:
+        path.write_bytes("A small café.\n".encode("cp1252"))
+    damaged = tmp_path / "c.txt"
+    damaged.write_bytes("Übung\n".encode("latin-1"))
+    app = typer.Typer()
+
+    @app.command(cls=Command)
+    def embed(encoding: str = "", dry_run: bool = False) -> None:
+        for path in paths:
+            list(read_sentences(path, encoding="cp1252"))
+        list(read_sentences(damaged))
+
+    note = f"Note: {paths[0]} is read in cp1252, its first letters beyond ASCII as 'café.'. If they are wrong, give "
+    note += "another encoding (`--encoding NAME`)."
+    shown = " `elmo-hf embed MODEL FILE --encoding NAME --dry-run` shows how it is read."
+    for arguments, advice in (([], shown), (["--dry-run"], "")):
+        caplog.clear()
+        line = CliRunner().invoke(app, arguments).stderr.splitlines()[-1]
+        assert line.endswith(f"and see whether the text is read well.{advice}")
+        assert [record.getMessage() for record in caplog.records] == [f"{note}{advice}"]
 
 
 def test_notes_name_the_options_of_the_command_that_runs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
