@@ -301,7 +301,11 @@ def test_the_tutorial_runs_against_a_hub_and_prints_what_it_shows(hub: LoopbackH
 def test_the_hub_guide_runs_against_a_hub(hub: LoopbackHub, place: Path, tiny_folder: Path) -> None:
     (place / "elmo-small").unlink()
     shutil.copytree(tiny_folder, place / "elmo-small")  # its card is changed
+    (place / "elmo-small" / "checkpoint-1").mkdir()
     run_online(program(read("hub")).replace("my-org/", "org/"), hub, place / "home")
     assert "license: apache-2.0" in (place / "elmo-small" / "README.md").read_text(encoding="utf-8")
     assert {"model.safetensors", "tokenizer.json", "modeling_elmo.py"} <= set(hub.files("org/elmo-small"))
     assert b"on three sentences." in hub.files("org/elmo-mine")["README.md"]
+    of_model = {path.name for path in tiny_folder.iterdir()} - {"README.md"}
+    assert of_model <= {path.name for path in (place / "elmo-copy").iterdir()}
+    assert not (place / "elmo-copy" / "checkpoint-1").exists()
