@@ -205,15 +205,15 @@ def load_for_pretraining(
 
     Args:
         source: a folder, a Hub name, or a short name, such as `"tiny"` or `"original"`.
-        vocabulary: a file of words for a new softmax with random weights; None keeps the folder's softmax and words.
+        vocabulary: a file of words for a new softmax with random weights; None keeps the folder's softmax and words. A
+            model with word input reads the words of its own vocabulary as before.
         word_splitter: how the corpus is split, and from now on the tokenizer splits raw text; None keeps the folder's,
             for the corpus that of `scoring_splitter`.
         **fields: fields of `ElmoConfig` that replace the folder's.
 
     Raises:
         NoSoftmaxError: if the folder has no softmax to go on with, and no `vocabulary` is given.
-        ValueError: if the folder cannot be loaded, or if `vocabulary` is given for a model with word input, whose own
-            vocabulary is fixed.
+        ValueError: if the folder cannot be loaded, or if `vocabulary` is no file of words.
     """
     if vocabulary is None and not _has_softmax(source):
         raise NoSoftmaxError(
