@@ -89,7 +89,8 @@ def test_a_product_that_32_bits_cannot_hold_is_not_zero() -> None:
     (ranked,) = rank_words(log_probs, tokenizer, 99, None, "both")
     rarest = ranked[-1]
     assert rarest.word_class == 5
-    assert rarest.probability == pytest.approx(np.exp(-160) / (len(WORDS) - 1), rel=1e-4)  # log-probabilities: 32 bits
+    expected = np.exp(-160) / (len(WORDS) - 1)
+    assert rarest.probability == pytest.approx(expected, rel=1e-4, abs=0)  # log-probabilities have 32 bits
 
 
 def test_the_pipeline_answers_as_the_stock_one(tmp_path: Path) -> None:
@@ -171,9 +172,9 @@ def test_the_command_writes_the_words_of_each_gap_as_a_table(direction: str, nam
     for row, (number, position, prediction) in zip(written.to_pylist(), expected, strict=True):
         assert (row["sentence"], row["position"], row["word"]) == (number, position, prediction.word)
         # Several gaps are multiplied with the softmax at once, which rounds differently.
-        assert row[direction] == pytest.approx(prediction.probability, rel=1e-4)
-        assert row["forward"] == pytest.approx(prediction.forward, rel=1e-4)
-        assert row["backward"] == pytest.approx(prediction.backward, rel=1e-4)
+        assert row[direction] == pytest.approx(prediction.probability, rel=1e-4, abs=0)
+        assert row["forward"] == pytest.approx(prediction.forward, rel=1e-4, abs=0)
+        assert row["backward"] == pytest.approx(prediction.backward, rel=1e-4, abs=0)
 
 
 def test_a_forward_model_fills_gaps_without_backward_probabilities(tmp_path: Path) -> None:
