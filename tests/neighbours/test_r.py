@@ -109,7 +109,8 @@ def test_r_adds_the_columns_of_a_table_of_sentences_and_sums_the_words_of_each(t
         cat(nrow(sums), sums$item, sums$forward_bits, "\n")
         cat(per_sentence$forward_bits, sep = "\n")
     """
-    blocks = block_with("read.csv2") + block_with("per_sentence") + block_with("stimuli_regions.csv")
+    parts = ("read.csv2", "identical", "per_sentence", "stimuli_regions.csv")
+    blocks = "".join(map(block_with, parts))
     printed = r(blocks + code, tmp_path)
     assert [line for line in printed if line.startswith("conditionb ")] != []  # the coefficients of the regression
     first, second, third, *sums = map(str.strip, printed[-6:])
