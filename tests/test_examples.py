@@ -277,6 +277,17 @@ def test_nearest_senses_lists_neighbours_by_layer(tiny_folder: Path, capsys: pyt
         nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us go"])
 
 
+def test_the_picture_of_senses_says_what_its_colours_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipe.plt, "close", lambda figure: None)
+    queries, others = np.eye(5, 7)[None].repeat(3, axis=0)[:, :2], np.eye(5, 7)[None].repeat(3, axis=0)
+    nearest_senses.plot(queries, others, [["A", "play"], ["We", "play"]], "play", tmp_path / "play.png")
+    (legend,) = recipe.plt.gcf().legends
+    monkeypatch.undo()
+    recipe.plt.close()
+    assert [text.get_text() for text in legend.get_texts()] == ["A play", "We play"]
+    assert "colour of the sentence (star) that it is nearest to in layer 2" in legend.get_title().get_text()
+
+
 # The examples that are programs.
 PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if "__main__" in path.read_text(encoding="utf-8")]
 # What each program is given beside a model; the model of `pretrain_and_classify` is made of the file.
@@ -320,7 +331,10 @@ def test_no_example_ends_in_a_traceback(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_program(path, ["--help"], monkeypatch) == 0
-    assert run_program(path, ["-h"], monkeypatch) == 2
+    assert run_program(path, ["-h"], monkeypatch) == 0
+    assert run_program(path, ["--no-such-option"], monkeypatch) == 2
+    if path.stem == "linguist":
+        assert run_program(path, ["pairs", "-h"], monkeypatch) == 0
     others = ARGUMENTS.get(path.stem, "").split()
     if path.stem == "linguist":
         commands = [["pairs", "tinny", "none.txt", "-o", "new.csv"], ["sentences", "none.txt", "new.txt"]]

@@ -18,7 +18,7 @@ from ..text.first_look import Counted, beginning_of
 from ..text.formats import Format
 from ..text.installed import require_packages
 from ..text.sentences import Sentence, read_sentences
-from .arguments import Column, Encoding, InputFormat, Model, Splitter, load_on_gpu
+from .arguments import Column, Encoding, InputFormat, Model, Splitter, check_new_table, load_on_gpu
 from .errors import check_usage, counted, counted_sentences, refuse_alone, say
 from .split_notes import MOST_UNKNOWN, note_cut, note_lines, note_split_text, note_texts_of_rows, note_unknown
 
@@ -391,7 +391,7 @@ def score(
     refuse_alone("--column NAME", column is not None, by=by)
     check_usage(not (by and regions), "--by writes the rows of INPUT, so leave out --regions.")
     if per_word is not None:
-        _check_per_word(per_word)
+        check_new_table("--per-word", per_word)
     refuse_unknown(model)
     from elmo_hf.disk.tables import save_table
     from elmo_hf.folder.loading import scoring_splitter
@@ -423,13 +423,6 @@ def score(
     _explain_perplexities(corpus, tokenizer, rows, documents)
     if per_word is not None:
         say(f"Wrote {per_word}.")
-
-
-def _check_per_word(per_word: Path) -> None:
-    """Checks the table to write before the model is loaded: its suffix and its place."""
-    is_table = per_word.suffix in (".parquet", ".csv", ".tsv")
-    check_usage(is_table, f"--per-word writes a .parquet, .csv or .tsv, found {per_word}.")
-    check_new_file(per_word)
 
 
 def _say_scores(state: str, scores: "Scores", is_bidirectional: bool, num_predictions: int) -> None:

@@ -58,8 +58,10 @@ def test_info_shows_the_card_and_the_listed_checksums_of_the_weights_alone(tiny_
     folder = tmp_path / "model"
     shutil.copytree(tiny_folder, folder)
     (folder / "SHA256SUMS").unlink()
-    assert "SHA-256" not in rows("info", folder)
+    (folder / "README.md").unlink()
+    assert {"card", "SHA-256"}.isdisjoint(rows("info", folder))
     (folder / "README.md").write_text("A card.\n")
+    assert rows("info", folder)["card"] == f"{folder}/README.md"
     (folder / "SHA256SUMS").write_text(f"{'a' * 64}  config.json\n{'b' * 64}  model.safetensors\n")
     shown = rows("info", folder)
     assert shown["card"] == f"{folder}/README.md"
@@ -95,7 +97,7 @@ def test_a_softmax_that_only_the_config_describes_cannot_score(without: Callable
         assert shown["can"] == (
             f"embed; export; pretrain --model {folder} --vocabulary WORDS, which gives it a softmax to score with"
         )
-        for command in (("score", folder, text), ("fill", folder, "I [MASK] it .")):
+        for command in (("score", folder, text), ("fill", folder, "I ___ it .")):
             assert_fails(
                 run(*command), 1, f"{folder} has no softmax over words, so it embeds text and cannot score it."
             )
