@@ -31,7 +31,7 @@ from .check import check_conversion
 from .contract import Checkpoint, NamedFiles, Report, drop_message
 from .formats import recognise
 from .hdf5 import write_arrays
-from .model import is_of_a_mix, num_parameters, save_model
+from .model import is_of_a_mix, save_model
 from .readers.hdf5_layout import (
     FORGET_BIAS,
     SOFTMAX_BIAS,
@@ -229,7 +229,7 @@ def _card(checkpoint: Checkpoint, name: str, conversion: Conversion, settings: F
     has_softmax = checkpoint.config.num_softmax_words is not None
     content = CardContent(
         checkpoint.config,
-        num_parameters=num_parameters(checkpoint.tensors),
+        num_parameters=sum(tensor.size for tensor in checkpoint.tensors.values()),
         auto_class="AutoModelForPreTraining" if has_softmax else "AutoModel",
         word_splitter=checkpoint.tokenizer.word_splitter,
         facts=settings.facts,

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from elmo_hf.folder.loading import load_complete, load_tokenizer
@@ -50,13 +49,6 @@ def save_model(checkpoint: Checkpoint, folder: Path, dtype: str = "float32") -> 
         shapes = {name: shape for name, shape in shapes.items() if not is_of_a_mix(name)}
     assert shapes == {name: tensor.shape for name, tensor in tensors.items()}, "the table does not fit the model"
     model.save_pretrained(folder, state_dict=tensors)
-
-
-def num_parameters(tensors: dict[str, np.ndarray]) -> int:
-    """Counts the numbers in the biLM and its softmax, without scalar mixes and without padding vectors."""
-    counted = {name: tensor for name, tensor in tensors.items() if not is_of_a_mix(name)}
-    padding = sum(tensor.shape[1] for name, tensor in counted.items() if name.endswith("embedding.weight"))
-    return sum(tensor.size for tensor in counted.values()) - padding
 
 
 def is_of_a_mix(name: str) -> bool:

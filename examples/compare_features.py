@@ -157,8 +157,10 @@ def make_model(features: str, model_name: str | Path, task: Task) -> ElmoTaskMod
         return model
     if "ELMo" in features:
         return model_class.from_pretrained(model_name, **fields)
-    # The smallest biLM with layers as wide as the word vector twice.
-    config = ElmoConfig(projection_size=task.vectors.size, cell_size=1, char_filters=[[1, 1]], **fields)
+    # The smallest biLM with layers as wide as the word vector twice, which takes the ids of the model's tokenizer.
+    length = ElmoConfig.from_pretrained(model_name).max_word_length
+    sizes = {"projection_size": task.vectors.size, "cell_size": 1, "char_filters": [[1, 1]], "max_word_length": length}
+    config = ElmoConfig(**sizes, **fields)
     if task.has_words:
         return WordsForTokenClassification(config)
     return WordsForSequenceClassification(config)

@@ -167,6 +167,11 @@ def _rows_of(
         return _objects(file)
     if known in ("conll", "conllu") and has_words:
         return _labelled_words(file, known, renamed)
+    if known == "fasta":
+        raise DataError(
+            f"{file.path} has proteins without labels; write a file with a label for each protein or each residue "
+            "(docs/proteins.md, Train on proteins)."
+        )
     suffixes = (*SUFFIXES, *SUFFIXES_OF_WORDS) if has_words else SUFFIXES
     raise DataError(f"{file.path} must end in one of {', '.join(suffixes)}, or be a folder; rename or convert it.")
 

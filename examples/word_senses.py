@@ -265,7 +265,10 @@ def main(
     """Print the scores of a model and of the controls."""
     columns = parse_columns(column or [], COLUMNS)
     if table is None and (columns or word is not None):
-        raise typer.BadParameter("--word and --column are for a table of your own, found none.")
+        raise typer.BadParameter(
+            "--word and --column are for a table of your own, which is given after the model, as in `tiny bank.csv`; "
+            f"found none after {name!r}."
+        )
     model, tokenizer = load(name)
     if table is None:
         usages = read_usages()

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,8 +26,7 @@ from tests.helpers.pretraining_runs import FIELDS, make_sentences, write_text
 
 # Pages whose Python and commands run as printed in a clone, and print what the page shows.
 PRINTED = """
-    README chinese cloze commands convert embed install linguists neighbours pretraining proteins scale surprisal
-    vectors
+    README chinese cloze commands convert embed install linguists neighbours proteins scale surprisal vectors
 """
 # The libraries that one of them needs.
 NEIGHBOURS = ("sklearn", "spacy", "sentence_transformers", "keybert", "peft", "pandas", "minicons", "keras")
@@ -60,6 +60,8 @@ def furnish(folder: Path, model: Path) -> Path:
     (folder / "corpus" / "part.txt.gz").write_bytes(gzip.compress(lines.encode()))
     for seed, name in enumerate(("held-out.txt", "domain.txt"), start=2):
         write_text(folder / name, make_sentences(600, seed))
+    rows = [f"{' '.join(words)},{len(words) % 2}\n" for words in make_sentences(300, seed=4)]
+    (folder / "texts.csv").write_text("text,label\n" + "".join(rows), encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(FIELDS), encoding="utf-8")
     return folder
 
@@ -76,8 +78,8 @@ def printed(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
     if not all(map(find_spec, NEIGHBOURS)):
         del codes["neighbours"]
     codes["README"] += readme_commands("elmo-hf (?:convert tests|embed|score)")
-    codes["pretraining"] = codes["pretraining"].replace("--frozen-steps 1000", "--frozen-steps 2")
     codes |= {"migration": migration_program(), "tasks": tasks_program(), "speed": speed_program()}
+    codes["pretraining"] = pretraining_program()
     codes["course"] = course_program()
     for name, code in codes.items():
         if OF_A_CLONE.search(code):
@@ -115,6 +117,13 @@ def migration_program() -> str:
     shell = re.findall(r"^elmo-hf (?!.*(?:--model|SOURCE|SAVE_DIR)).*", "\n".join(blocks(page, "bash")), re.MULTILINE)
     shown = f"print({sum(line.startswith('assert') for line in lines)}, 'shapes and', {len(shell)}, 'commands')"
     return "\n".join([START, *lines, "os.remove('elmo-en')", quiet(shell), shown])
+
+
+def pretraining_program() -> str:
+    """The page with a short run, and with the model that it trains first in the place of `tiny`, which is larger."""
+    code = program(read("pretraining")).replace("--frozen-steps 1000", "--frozen-steps 2")
+    code = code.replace("--seeds 5", "--seeds 1 --epochs 1")
+    return re.sub(r"(score|--model|compare_features.py) tiny\b", r"\1 my-elmo", code)
 
 
 def tasks_program() -> str:
@@ -166,6 +175,12 @@ LINES = {
         *[r"\| films \| accuracy \|"] * 2,
         r"films: 2 test texts; the label commonest in training is right in 50\.00 %\.$",
         *(r"review,label,score$", r"A lovely film \.,(good|bad),0\.\d\d\d$"),
+    ],
+    "pretraining": [
+        *[r"\| adapt\.csv \| accuracy \|"] * 2,
+        r"The results are in with-tiny/results\.jsonl\.$",
+        *[r"\| adapt\.csv \| accuracy \|"] * 2,
+        r"The results are in with-adapted/results\.jsonl\.$",
     ],
     "speed": [r"Int8Tensor \(2, 8, 16\) \(2, 16\)$"],
 }
@@ -264,6 +279,11 @@ def test_every_link_leads_to_a_page_and_its_heading(name: str) -> None:
             assert anchor in {re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles}, target
 
 
+def test_the_version_to_cite_is_that_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"version: {project['version']}" in (ROOT / "CITATION.cff").read_text(encoding="utf-8").splitlines()
+
+
 def test_the_site_has_every_page() -> None:
     text = re.findall(r"^ +- .*: ([\w/]+)\.md$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(text) == PAGES
@@ -301,7 +321,11 @@ def test_the_tutorial_runs_against_a_hub_and_prints_what_it_shows(hub: LoopbackH
 def test_the_hub_guide_runs_against_a_hub(hub: LoopbackHub, place: Path, tiny_folder: Path) -> None:
     (place / "elmo-small").unlink()
     shutil.copytree(tiny_folder, place / "elmo-small")  # its card is changed
+    (place / "elmo-small" / "checkpoint-1").mkdir()
     run_online(program(read("hub")).replace("my-org/", "org/"), hub, place / "home")
     assert "license: apache-2.0" in (place / "elmo-small" / "README.md").read_text(encoding="utf-8")
     assert {"model.safetensors", "tokenizer.json", "modeling_elmo.py"} <= set(hub.files("org/elmo-small"))
     assert b"on three sentences." in hub.files("org/elmo-mine")["README.md"]
+    of_model = {path.name for path in tiny_folder.iterdir()} - {"README.md"}
+    assert of_model <= {path.name for path in (place / "elmo-copy").iterdir()}
+    assert not (place / "elmo-copy" / "checkpoint-1").exists()

@@ -207,6 +207,7 @@ WRONG: list[tuple[str, bytes | None, tuple[str, ...]]] = [
     ("a.jsonl", b'{"text": "a"}\n{"text": "b", "label": 1}\n', ("a.jsonl, row 1", "`label`")),
     ("a.jsonl", b'{"text": ["S", "E"], "label": "a"}\n', ("row 1: `text` must be one text, found ['S', 'E']",)),
     ("a.jsonl", b'{"text": "S E", "label": ["a", "b"]}\n', ("row 1: `label` must be one text, found ['a', 'b']",)),
+    ("a.fasta", b">P1\nSEQW\n", ("a.fasta has proteins without labels", "docs/proteins.md, Train on proteins")),
     ("a.xml", b"a", ("a.xml must end in one of .csv, .tsv, .json",)),
     ("a.conll", b"a x O\nb O\n", ("a.conll, line 2", "expected 3 columns as before, found 2")),
     ("a.csv", b"words,labels\na b,O\n", ("a.csv, row 1", "['O'] for ['a', 'b']")),

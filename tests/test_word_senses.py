@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
 import word_senses
 from word_senses import (
     Scores,
@@ -129,3 +130,10 @@ def test_vectors_do_not_depend_on_the_batches(
     together = vectors_of(USAGES, mixed_model, tiny_tokenizer)
     monkeypatch.setattr(word_senses, "BATCH_SIZE", 3)
     torch.testing.assert_close(vectors_of(USAGES, mixed_model, tiny_tokenizer), together)
+
+
+def test_a_table_in_the_place_of_the_model_is_refused_with_the_order_of_both() -> None:
+    with pytest.raises(
+        typer.BadParameter, match=r"after the model, as in `tiny bank\.csv`; found none after 'my\.csv'"
+    ):
+        word_senses.main("my.csv", word="bank")

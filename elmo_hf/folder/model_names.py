@@ -49,7 +49,13 @@ class UnknownNameError(ValueError):
     """A name is neither a folder nor the short name of a model."""
 
     def __init__(self, name: str | Path) -> None:
-        """Proposes the short name that is most like this one, if one is like it."""
+        """Proposes the short name that is most like this one, if one is like it; says so if it is a file."""
+        if Path(name).is_file():
+            super().__init__(
+                f"{name} is a file, but a model is a folder, a Hub name such as org/name, or a short name such as "
+                "`tiny`. If this file is what the model reads, name the model first and the file after it."
+            )
+            return
         proposal = proposed_name(str(name), [TINY, *ModelNames.published()])
         super().__init__(
             f"{name} is neither a folder nor a short name, which are `tiny` and those of the published models "

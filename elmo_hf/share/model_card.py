@@ -21,6 +21,8 @@ from ..text.escapes import code_span, markdown, printable, string_literal
 
 ADDRESS = re.compile(r"https?://[^\s<>\"|]+")
 TAGS = ["elmo", "bilm", "word-embeddings"]
+# In place of these for a model of proteins.
+PROTEIN_TAGS = ["elmo", "bilm", "protein", "residue-embeddings"]
 # The Hub's name of each Auto class's task; models of some tasks have labels and a pipeline.
 TASKS = {head.auto_class: head.task for head in HEADS}
 LABELLED = {head.auto_class for head in HEADS if head.has_labels}
@@ -87,7 +89,7 @@ class CardContent:
 
     Attributes:
         config: the architecture.
-        num_parameters: how many numbers the checkpoint has.
+        num_parameters: how many numbers the saved weights have, with mixes and padding vectors.
         auto_class: the class that loads the saved model. `AutoModelForPreTraining` gets a second snippet, because the
             first one loads only its biLM.
         word_splitter: how the tokenizer splits raw text; None if that is not known; `facts.words` replaces it.
@@ -121,11 +123,16 @@ def render_card(
             card lists what to add.
     """
     config, auto_class, facts = content.config, content.auto_class, content.facts
-    defaults = {"library_name": "transformers", "pipeline_tag": TASKS.get(auto_class, FEATURE_EXTRACTION), "tags": TAGS}
     published = {} if facts is None else dict(facts.metadata)
     further = {key: value for key, value in (labels or {}).items() if value is not None}
+    language = (published | further).get("language")
+    defaults = {
+        "library_name": "transformers",
+        "pipeline_tag": TASKS.get(auto_class, FEATURE_EXTRACTION),
+        "tags": tags_for(language),
+    }
     data = ModelCardData(**defaults | published | further)
-    words, example = _words_and_example(facts, data.to_dict().get("language"))
+    words, example = _words_and_example(facts, language)
     sizes = architecture(config, content.num_parameters)
     if auto_class in WITHOUT_SOFTMAX:
         sizes = [row for row in sizes if row[0] != "softmax"]
@@ -142,6 +149,7 @@ def render_card(
         config=config,
         word_limit=word_limit(config),
         words=words,
+        unit="residue" if NO_LANGUAGE in as_list(language) else "word",
         word_splitter=content.word_splitter,
         is_labelled=auto_class in LABELLED,
         auto_class=auto_class.removesuffix("ForPreTraining"),
@@ -158,6 +166,11 @@ def render_card(
         code_span=code_span,
     )
     return card.content
+
+
+def tags_for(language: Any) -> list[str]:
+    """The tags of a card for its language or languages."""
+    return PROTEIN_TAGS if NO_LANGUAGE in as_list(language) else TAGS
 
 
 def _words_and_example(facts: Facts | None, language: Any) -> tuple[str | None, Sequence[str]]:

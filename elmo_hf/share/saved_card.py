@@ -22,7 +22,7 @@ from ..folder.loading import MODEL_ON_HUB, open_folder
 from ..folder.saved_json import check_size, naming
 from ..heads import FEATURE_EXTRACTION
 from ..text.escapes import markdown, string_literal
-from .model_card import ADDRESS, NO_LANGUAGE, TAGS, as_list, provenance
+from .model_card import ADDRESS, NO_LANGUAGE, as_list, provenance, tags_for
 
 CARD = "README.md"
 MOST_CARD_BYTES = 2**20
@@ -127,8 +127,9 @@ def languages_of(folder: Path) -> list[str]:
 def label_card(path: Path, labels: Mapping[str, Any]) -> None:
     """Writes the labels of `card_labels` into a card, and completes the rest of its metadata."""
     card = read_card(path)
-    defaults = {"library_name": "transformers", "pipeline_tag": FEATURE_EXTRACTION, "tags": TAGS}
-    metadata = defaults | card.data.to_dict() | dict(labels)
+    labelled = card.data.to_dict() | dict(labels)
+    tags = tags_for(labelled.get("language"))
+    metadata = {"library_name": "transformers", "pipeline_tag": FEATURE_EXTRACTION, "tags": tags} | labelled
     card.data = ModelCardData(**metadata)
     section = f"{HEADING}\n\n{provenance(metadata)}\n\n"
     card.text = "\n" + SECTION.sub(lambda _: section, card.text).lstrip()

@@ -104,6 +104,8 @@ WRONG = {
     "info folder": "folder must hold a model with its config.json, found no file; give a folder that",
     "score there file.txt": "there must hold a model with its config.json, found file; give a folder that",
     "info orignal": "Did you mean `original`? `elmo-hf models` lists the short names.",
+    "info file.txt": "file.txt is a file, but a model is a folder, a Hub name such as org/name, or a short name",
+    "score file.txt tiny": "If this file is what the model reads, name the model first and the file after it.",
     "info nowhere": "nowhere is neither a folder nor a short name, which are `tiny` and those of the published models",
     f"info {LONG}": "neither a folder" if sys.version_info >= (3, 14) else "File name too long",
     "card tiny": "there is no folder tiny to write README.md in.",

@@ -41,8 +41,9 @@ def test_a_card_has_legal_metadata_and_all_sections(name: str) -> None:
     text = card_of(name)
     data = ModelCard(text).data.to_dict()
     assert "elmo_hf" not in data
-    found = (data["library_name"], data["pipeline_tag"], data["tags"])
-    assert found == ("transformers", "feature-extraction", ["elmo", "bilm", "word-embeddings"])
+    assert (data["library_name"], data["pipeline_tag"]) == ("transformers", "feature-extraction")
+    further = ["protein", "residue-embeddings"] if name == "seqvec" else ["word-embeddings"]
+    assert data["tags"] == ["elmo", "bilm", *further]
     assert data["license"] in LICENCES
     assert ("license_name" in data, "license_link" in data) == (data["license"] == "other",) * 2
     assert data["language"]
@@ -75,9 +76,12 @@ def test_a_card_of_proteins_has_residues_in_place_of_english_words() -> None:
     assert 'tokenizer(["S E Q W E N C E", "P R O T E I N"], padding=True' in card
     assert "A word is one residue: write residues apart, as above" in card
     assert "Penn Treebank" not in card
+    assert "the ELMo vector of each residue: the scalar mix of all layers" in card
+    assert not re.search(r"word-embeddings|each word|its words|the word by itself", card)
     english = render_card("mine", CardContent(SMALL), {"language": ["en"]})
     assert 'tokenizer(["The bank of the river .", "Yes ."], padding=True' in english
     assert "Penn Treebank" in english
+    assert "the ELMo vector of each word: the scalar mix of all layers" in english
     assert "residue" not in english
 
 
