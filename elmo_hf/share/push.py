@@ -97,7 +97,7 @@ def push_folder(
             "--license NAME` writes it into the card; then push again."
         )
     if "/" not in name:
-        note(f"{name} names no organisation or user, so the repository is one of the account of your token.")
+        note(f"{name} names no organisation or user, so the repository is in the account of your token.")
     api = HfApi()
     with naming(f"pushing to {name} at {constants.ENDPOINT} failed. {ADVICE}"):
         repository = api.create_repo(name, private=private or None, exist_ok=True).repo_id

@@ -216,9 +216,7 @@ def test_notes_before_anything_is_sent_name_a_missing_licence_and_owner(
             f"{copied} --license NAME` writes it into the card; then push again."
         )
     if name == "elmo":
-        expected.append(
-            "Note: elmo names no organisation or user, so the repository is one of the account of your token."
-        )
+        expected.append("Note: elmo names no organisation or user, so the repository is in the account of your token.")
     assert caplog.messages == expected
 
 
