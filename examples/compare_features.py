@@ -19,7 +19,6 @@ import json
 import shutil
 import statistics
 import time
-from collections import Counter
 from itertools import chain, product
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -27,7 +26,7 @@ from typing import Annotated, Any, NamedTuple
 import recipe
 import torch
 import typer
-from datasets import Dataset, DatasetDict
+from datasets import DatasetDict
 from own_files import TEXTS, WORDS, OwnData
 from recipe import RowsOfSets
 from seeds import check_settings, contents_of, say_what_is_done
@@ -125,22 +124,8 @@ def read_task(name: str, model_name: str | Path, rows: int | None, options: OwnD
     fields |= {"use_crf": "O" in labels} if has_words else {"pooling": "max", "text_pairs": "text_pair" in columns}
     encode = recipe.encode_words if has_words else recipe.encode_texts
     score = "entity_f1" if has_words and "O" in labels else "accuracy"
-    commonest = share_of_commonest(data, "labels" if has_words else "label")
+    commonest = 100 * recipe.share_of_commonest(data, "labels" if has_words else "label")
     return Task(name, score, has_words, fields, vectors, tokenizer, encode(data, tokenizer), commonest)
-
-
-def share_of_commonest(data: DatasetDict, column: str) -> float:
-    """The accuracy, in percent, of the label that is commonest in training."""
-    commonest = Counter(_labels(data["train"], column)).most_common(1)[0][0]
-    tested = _labels(data["test"], column)
-    return 100 * tested.count(commonest) / len(tested)
-
-
-def _labels(data: Dataset, column: str) -> list[int]:
-    """The labels of texts, or of all their words."""
-    if column == "label":
-        return data[column][:]
-    return [label for labels in data[column] for label in labels]
 
 
 def make_model(features: str, model_name: str | Path, task: Task) -> ElmoTaskModel:

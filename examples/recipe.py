@@ -4,6 +4,7 @@ A recipe then has these steps: data, tokenizer, model, `train`, test, save, relo
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
@@ -34,7 +35,7 @@ from elmo_hf.text.formats import Format
 
 try:
     import matplotlib.pyplot as plt
-    from datasets import DatasetDict
+    from datasets import Dataset, DatasetDict
     from seqeval.metrics import f1_score as entity_f1_score
     from sklearn.metrics import ConfusionMatrixDisplay, accuracy_score, f1_score
 
@@ -203,6 +204,25 @@ def word_metrics(names: list[str]) -> Metrics:
         return scores
 
     return metrics
+
+
+def share_of_commonest(data: DatasetDict, column: str) -> float:
+    """The accuracy on the test set, from 0 to 1, of the label that is commonest in training.
+
+    Args:
+        data: the sets.
+        column: `label`, that of texts, or `labels`, those of their words.
+    """
+    commonest = Counter(_labels(data["train"], column)).most_common(1)[0][0]
+    tested = _labels(data["test"], column)
+    return tested.count(commonest) / len(tested)
+
+
+def _labels(data: Dataset, column: str) -> list[int]:
+    """The labels of texts, or of all their words."""
+    if column == "label":
+        return data[column][:]
+    return [label for labels in data[column] for label in labels]
 
 
 def words_of(prediction: EvalPrediction, names: list[str]) -> tuple[list[list[str]], list[list[str]]]:

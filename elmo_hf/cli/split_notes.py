@@ -7,7 +7,7 @@ compared by their unknown words.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..text.first_look import are_single_words, are_unsplit, are_wrapped, looks_split, num_ends
+from ..text.first_look import are_single_words, are_unsplit, are_wrapped, have_headers, looks_split, num_ends
 from .errors import counted, say
 
 if TYPE_CHECKING:
@@ -152,6 +152,13 @@ def look_at(name: str, tokenizer: "ElmoTokenizer", model: str) -> Callable[[list
     from elmo_hf.share.saved_card import reads_residues
 
     def look(texts: list[str]) -> None:
+        if have_headers(texts) and reads_residues(model):
+            say(
+                f"Note: lines of {name} begin with `>`, as headers of FASTA do, but each line was read as a sentence, "
+                f"and the words of {model} are residues of proteins. If it is FASTA, give --input-format fasta.",
+                is_error=True,
+            )
+            return
         if are_unsplit(texts) and reads_residues(model):
             say(
                 f"Note: most lines or rows of {name} are one word, but the words of {model} are residues of proteins. "

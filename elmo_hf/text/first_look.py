@@ -108,6 +108,11 @@ def are_unsplit(texts: Iterable[str]) -> bool:
     return 2 * num_unsplit > len(filled)
 
 
+def have_headers(texts: Iterable[str]) -> bool:
+    """Whether a text begins with `>`, as a header of FASTA does; text may quote so, but no residue is written so."""
+    return any(text.startswith(">") for text in texts)
+
+
 def num_ends(text: str) -> int:
     """How many sentences end within a text: a mark, then blanks and a capital."""
     return len(re.findall(r"[.!?][\"')\]”’»]*\s+[\"'(\[“‘«]*[A-Z]", text))

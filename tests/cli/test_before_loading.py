@@ -75,7 +75,9 @@ WRONG = {
     f"{FROM_ADDRESS} new --options none.json": "there is no file none.json.",
     f"{FROM_ADDRESS} new --softmax none.hdf5": "there is no file none.hdf5.",
     f"{FROM_ADDRESS} new --align 1=none.pth": "there is no file none.pth.",
-    "card original": "there is no folder original to write README.md in.",
+    "card original": "there is no folder original; original is the name of a published model.",
+    "check seqvec": "`elmo-hf models seqvec` shows its folder if it was used here before, and `elmo-hf convert --model",
+    "push pubmed org/x": "`elmo-hf convert --model pubmed elmo-pubmed` writes a new one; give the folder.",
     f"card {BROKEN} --license M!T": "'M!T'",
 }
 

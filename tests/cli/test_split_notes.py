@@ -153,6 +153,30 @@ def test_a_model_of_proteins_notes_that_texts_are_not_split_into_residues(
     assert "Note" not in run("embed", "model", "a.fasta", "-o", "w.npz").stderr
 
 
+@pytest.mark.parametrize("language", ["zxx", "en"])
+@pytest.mark.parametrize(
+    ("text", "has_headers"),
+    [(">a\nseqw\n>b\nence\n", True), (">a the first\nseqw\n", True), (f"{CHAINS}> x\n", True), (CHAINS, False)],
+)
+def test_a_model_of_proteins_notes_headers_that_are_read_as_sentences(
+    text: str, has_headers: bool, language: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_folder, "model")
+    Path("model/README.md").write_text("# A model\n", encoding="utf-8")
+    label_card(Path("model/README.md"), {"language": [language]})
+    Path("a.txt").write_text(text, encoding="utf-8")
+    note = (
+        "Note: lines of the text begin with `>`, as headers of FASTA do, but each line was read as a sentence, and the "
+        "words of model are residues of proteins. If it is FASTA, give --input-format fasta."
+    )
+    is_noted = has_headers and language == "zxx"
+    for arguments in (["--dry-run"], ["-o", "v.npz"]):
+        assert (note in run("embed", "model", "a.txt", *arguments).stderr.splitlines()) == is_noted
+    if is_noted:
+        assert "FASTA" not in run("embed", "model", "a.txt", "-o", "w.npz", "--input-format", "fasta").stderr
+
+
 @pytest.mark.parametrize(
     ("card", "expected"),
     [
