@@ -649,6 +649,21 @@ def test_words_of_which_only_a_part_is_read_are_noted_in_all_sets(
     assert "Note: 2 of 2 words have" in capsys.readouterr().err
 
 
+def test_a_recipe_notes_raw_text_for_a_model_that_splits_at_blanks(
+    tiny_folder: Path, tiny_tokenizer: ElmoTokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_blanks = ElmoTokenizer.from_pretrained(tiny_folder, word_splitter="whitespace")
+    for text, tokenizer, is_noted in (
+        ("The ferry left, late.", at_blanks, True),
+        ("The ferry left , late .", at_blanks, False),
+        ("The ferry left, late.", tiny_tokenizer, False),
+    ):
+        data = DatasetDict(train=Dataset.from_dict({"text": [text] * 3, "label": [0, 0, 1]}))
+        recipe.check_words(data, tokenizer, tiny_folder)
+        note = "Note: 50% of the words at the beginning of the texts end in a mark, such as `left,`"
+        assert (note in capsys.readouterr().err) is is_noted
+
+
 # The recipes that read a user's own data, and the others; `nearest_senses` is a command of its own.
 READ_OWN_DATA = (
     answer_questions.main,
