@@ -18,7 +18,7 @@ import recipe
 import torch
 import typer
 from own_files import TEXTS, OwnData
-from seeds import check_settings, contents_of
+from seeds import check_settings, contents_of, say_interval
 from task_data import label_names, load, own_files
 from transformers import pipeline
 
@@ -98,6 +98,7 @@ def main(
     table = [["task", "test texts", "commonest label", "accuracy", "macro F1"]]
     table.append([Path(task).name, str(len(found)), *(f"{score:.4f}" for score in scores)])
     recipe.print_table(table)
+    say_interval(Path(task).name, tested.metrics["test_accuracy"], len(found))
     recipe.write_card(trainer, name, task, table)
     recipe.say_where_model_is(output)
 

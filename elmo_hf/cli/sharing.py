@@ -136,10 +136,24 @@ def card(folder: Folder, licence: Licence = None, language: Language = None, sou
         write_card(path, new_card(folder, labels))
     metadata = read_card(path).data
     say(f"Wrote {path}.")
+    note_licence(licence, folder)
     options = {"license": "--license", "language": "--language"}
     missing = [option for name, option in options.items() if not metadata.get(name)]
     if missing:
         say(f"The Hub asks for more: give {' and '.join(missing)}.")
+
+
+def note_licence(licence: str | None, folder: Path) -> None:
+    """Prints a note to standard error if the licence in a folder's card may be a typing error."""
+    from elmo_hf.share.saved_card import similar_licence
+
+    similar = None if licence is None else similar_licence(licence)
+    if similar is not None:
+        say(
+            f"Note: {licence} is not a licence that the Hub names; if you mean {similar}, give "
+            f"`elmo-hf card {folder} --license {similar}`.",
+            is_error=True,
+        )
 
 
 def export(

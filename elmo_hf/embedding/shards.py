@@ -39,7 +39,7 @@ from ..disk.checksums import sum_lines
 from ..disk.whole_files import check_new_file, leftover, move_into_place, named_if_full, only_writer, refuse_existing
 from ..public import ElmoModel, ElmoTokenizer
 from ..text.batches import BATCH_POSITIONS
-from ..text.first_look import Count, raw_texts
+from ..text.first_look import Count
 from ..text.notes import note
 from ..text.sentences import Protein, Sentence, storable
 from .input_documents import Documents, Line, SentenceWindow
@@ -180,7 +180,7 @@ def embed_documents(
             if not first and is_new:
                 raise ValueError(f"there are no sentences in {', '.join(documents.names) or output:.200}.")
             if options.look is not None:
-                options.look(raw_texts(chain.from_iterable(window.sentences for window in first)))
+                options.look(documents.texts_of(chain.from_iterable(window.sentences for window in first)))
             unit = _unit_of(first)
             windows = chain(first, windows)
             if is_new:

@@ -205,6 +205,30 @@ def test_card_changes_what_the_options_say_and_keeps_the_rest(tiny_folder: Path,
     assert (card.data.base_model, card.data.library_name) == ("org/base", "transformers")
 
 
+@pytest.mark.parametrize(
+    ("licence", "similar"),
+    [
+        ("mitt", "mit"),
+        ("Apache", "apache-2.0"),
+        ("CC-BY-4", "cc-by-4.0"),
+        ("MIT", None),
+        ("gpl-2.0", None),  # its neighbour gpl-3.0 is another licence
+        ("our-own-licence", None),
+    ],
+)
+def test_a_licence_that_resembles_one_of_the_hubs_is_noted_and_written(
+    licence: str, similar: str | None, tiny_folder: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(tiny_folder, tmp_path / "mine")
+    stderr = run("card", folder, "--license", licence).stderr
+    note = (
+        f"Note: {licence} is not a licence that the Hub names; if you mean {similar}, give `elmo-hf card {folder} "
+        f"--license {similar}`.\n"
+    )
+    assert stderr == ("" if similar is None else note)
+    assert ModelCard.load(folder / "README.md").data.license == licence.lower()
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "part-00000.parquet"])
 def test_check_names_a_file_that_is_missing_or_changed(name: str, tiny_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
