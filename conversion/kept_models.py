@@ -16,6 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from elmo_hf.disk.whole_files import move_into_place, only_writer, partial_of, remove_leftovers, workplace
+from elmo_hf.share.facts_files import facts_file
 
 from .published import (
     CACHE,
@@ -84,6 +85,9 @@ class KeptModels:
             ("trained on", row.text),
             ("source", row.source),
         ]
+        facts = facts_file(name)
+        if facts is not None:
+            rows.append(("facts", str(facts)))
         for part, addresses in absolute(row.addresses, self.base_url).items():
             rows += [(part, address) for address in addresses]
         folder = str(self.folder / name) if self.is_kept(name) else ""

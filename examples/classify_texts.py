@@ -10,7 +10,6 @@ then runs in every epoch. The table also has the accuracy of the label that is c
 a Hub name, or a short name, such as `tiny` or `original`; `own_files.py` lists the files of your own that can be read.
 """
 
-from collections import Counter
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +18,7 @@ import recipe
 import torch
 import typer
 from own_files import TEXTS, OwnData
-from seeds import check_settings, contents_of
+from seeds import check_settings, contents_of, say_interval
 from task_data import label_names, load, own_files
 from transformers import pipeline
 
@@ -92,14 +91,14 @@ def main(
     recipe.plot_confusions([names[label] for label in tested.label_ids], found, output / "confusions.png")
     recipe.plot_learning_curves(trainer, "accuracy", output / "learning_curves.png")
     recipe.plot_mix_weights(model, output / "mix_weights.png")
-    commonest = Counter(data["train"]["label"]).most_common(1)[0][0]
     scores = (
-        data["test"]["label"][:].count(commonest) / len(found),
+        recipe.share_of_commonest(data, "label"),
         *(tested.metrics[f"test_{metric}"] for metric in ("accuracy", "macro_f1")),
     )
     table = [["task", "test texts", "commonest label", "accuracy", "macro F1"]]
     table.append([Path(task).name, str(len(found)), *(f"{score:.4f}" for score in scores)])
     recipe.print_table(table)
+    say_interval(Path(task).name, tested.metrics["test_accuracy"], len(found))
     recipe.write_card(trainer, name, task, table)
     recipe.say_where_model_is(output)
 

@@ -11,26 +11,33 @@
 
 Everything else is equal: mix, task encoder, classifier, dropout, learning rate, best epoch by the validation set.
 Scores are from the test set: accuracy, or F1 for entities. Each run adds a line to `results.jsonl` at once. The tables
-have means and standard deviations over seeds, and ELMo's advantage; below them is the accuracy of the commonest label.
+have means and standard deviations over seeds, and ELMo's advantage. Below them is the accuracy of the commonest label,
+and the 95% interval of each accuracy, which depends on the number of test texts.
 """
 
 import collections
 import json
 import shutil
-import statistics
 import time
-from collections import Counter
 from itertools import chain, product
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import recipe
 import torch
 import typer
-from datasets import Dataset, DatasetDict
+from datasets import DatasetDict
 from own_files import TEXTS, WORDS, OwnData
 from recipe import RowsOfSets
-from seeds import check_settings, contents_of, say_what_is_done
+from seeds import (
+    check_settings,
+    contents_of,
+    mean_and_deviation,
+    say_interval,
+    say_spread,
+    say_what_is_done,
+)
 from task_data import label_names, load, own_files
 from torch import Tensor
 
@@ -51,6 +58,8 @@ TASKS = ("trec", "sst2", "wnut17", "ewt", "sst5", "sick")
 # Chosen on the validation sets, with another seed, except for sst5 and sick; see docs/results.md.
 LEARNING_RATE = 4e-3
 EPOCHS = {"trec": 8, "sst2": 4, "wnut17": 10, "ewt": 3, "sst5": 4, "sick": 10}
+OTHER_EPOCHS = 10  # of a user's own data
+EPOCHS_SHOWN = ", ".join(f"{epochs} for {task}" for task, epochs in EPOCHS.items()) + f", {OTHER_EPOCHS} for your own"
 BATCH_SIZES = {"trec": 64, "sst2": 64, "wnut17": 32, "ewt": 64}
 HEAD: dict[str, Any] = {
     "task_encoder": "lstm",
@@ -125,22 +134,8 @@ def read_task(name: str, model_name: str | Path, rows: int | None, options: OwnD
     fields |= {"use_crf": "O" in labels} if has_words else {"pooling": "max", "text_pairs": "text_pair" in columns}
     encode = recipe.encode_words if has_words else recipe.encode_texts
     score = "entity_f1" if has_words and "O" in labels else "accuracy"
-    commonest = share_of_commonest(data, "labels" if has_words else "label")
+    commonest = 100 * recipe.share_of_commonest(data, "labels" if has_words else "label")
     return Task(name, score, has_words, fields, vectors, tokenizer, encode(data, tokenizer), commonest)
-
-
-def share_of_commonest(data: DatasetDict, column: str) -> float:
-    """The accuracy, in percent, of the label that is commonest in training."""
-    commonest = Counter(_labels(data["train"], column)).most_common(1)[0][0]
-    tested = _labels(data["test"], column)
-    return 100 * tested.count(commonest) / len(tested)
-
-
-def _labels(data: Dataset, column: str) -> list[int]:
-    """The labels of texts, or of all their words."""
-    if column == "label":
-        return data[column][:]
-    return [label for labels in data[column] for label in labels]
 
 
 def make_model(features: str, model_name: str | Path, task: Task) -> ElmoTaskModel:
@@ -201,6 +196,7 @@ def run(features: str, model_name: str | Path, task: Task, seed: int, epochs: in
         "score": tested[f"test_{task.score}"],
         "measure": task.score,
         "commonest": task.commonest,
+        "has_words": task.has_words,
         "test_texts": len(data["test"]),
         "validation": trainer.state.best_metric,
         "weights": [[*mix.weights.tolist(), mix.scale.item()] for mix in model.scalar_mixes_of_all()],
@@ -214,24 +210,25 @@ def print_results(results: list[dict[str, Any]]) -> None:
     scores: dict[tuple[str, str], dict[int, float]] = collections.defaultdict(dict)
     measures = {result["task"]: result["measure"] for result in results}
     for result in results:
-        scores[result["task"], result["features"]][result["seed"]] = 100 * result["score"]
+        scores[result["task"], result["features"]][result["seed"]] = result["score"]
     for kinds in COMPARISONS:
         table = [["task", "score", "seeds", *kinds, *(f"over {kind}" for kind in kinds[1:])]]
         for task in measures:
             seeds = set.intersection(*(set(scores[task, features]) for features in kinds))
             if not seeds:
                 continue
-            means, cells = [], []
+            means = []
+            cells = []
             for features in kinds:
                 values = [scores[task, features][seed] for seed in seeds]
-                spread = statistics.stdev(values) if len(values) > 1 else 0.0
-                means.append(statistics.mean(values))
-                cells.append(f"{means[-1]:.2f} ± {spread:.2f}")
+                means.append(100 * float(np.mean(values)))
+                cells.append(mean_and_deviation(values))
             gaps = [f"{means[0] - mean:+.2f}" for mean in means[1:]]
             table.append([task, measures[task], str(len(seeds)), *cells, *gaps])
         if len(table) > 1:
             recipe.print_table(table)
             print()
+    say_spread(max((len(of_seeds) for of_seeds in scores.values()), default=0))
 
 
 def print_commonest(results: list[dict[str, Any]]) -> None:
@@ -246,6 +243,16 @@ def print_commonest(results: list[dict[str, Any]]) -> None:
         print(line)
 
 
+def print_intervals(results: list[dict[str, Any]]) -> None:
+    """Prints the 95% interval of the mean accuracy of each task's texts; labels of words depend on one another."""
+    scores: dict[tuple[str, str, int], list[float]] = collections.defaultdict(list)
+    for result in results:
+        if result.get("has_words") is False and result["measure"] == "accuracy":
+            scores[result["task"], result["features"], result["test_texts"]].append(result["score"])
+    for (task, features, count), values in scores.items():
+        say_interval(f"{task}, {features}", float(np.mean(values)), count)
+
+
 def main(
     model: recipe.Model,
     task: Annotated[
@@ -253,7 +260,7 @@ def main(
     ] = None,
     seeds: int = 5,
     rows: recipe.Rows = None,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of a run; default: by task.")] = None,
+    epochs: Annotated[int | None, typer.Option(help=f"Epochs of a run; default: {EPOCHS_SHOWN}.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for results.")] = Path("comparison"),
     column: recipe.Columns = None,
     validation: recipe.Validation = None,
@@ -281,7 +288,7 @@ def main(
                     continue
                 if data is None:
                     data = read_task(name, source, rows, options)
-                results.append(run(features, source, data, seed, epochs or EPOCHS.get(name, 10), work))
+                results.append(run(features, source, data, seed, epochs or EPOCHS.get(name, OTHER_EPOCHS), work))
                 with path.open("a") as file:
                     file.write(json.dumps(results[-1]) + "\n")
                 shutil.rmtree(work / "run")
@@ -291,6 +298,7 @@ def main(
     shutil.rmtree(work)
     print_results(results)
     print_commonest(results)
+    print_intervals(results)
     print(f"The results are in {path}.")
 
 

@@ -6,8 +6,8 @@
 The paper's recipe (Peters et al. 2018, §3.3 and §4): a frozen biLM, layers mixed with learned weights, ELMo at the
 input of a bidirectional LSTM, dropout 0.5; for entities a CRF on top, which allows no I- without its B-. The biLM runs
 once, and a file keeps its layers for all epochs. The CRF needs labels in the IOB2 scheme; `own_files.py` converts other
-schemes, and lists the files of your own that can be read. MODEL is a folder, a Hub name, or a short name, such as
-`tiny` or `original`.
+schemes, and lists the files of your own that can be read. The table also has the accuracy of the label that is
+commonest in training. MODEL is a folder, a Hub name, or a short name, such as `tiny` or `original`.
 """
 
 from itertools import chain
@@ -87,8 +87,9 @@ def main(
     measures = ["accuracy"]
     if has_entities:
         measures.append("entity_f1")
-    scores = [tested.metrics[f"test_{measure}"] for measure in measures]
-    table = [["task", "test texts", "test words", *measures]]
+    scores = [recipe.share_of_commonest(data, "labels")]
+    scores += [tested.metrics[f"test_{measure}"] for measure in measures]
+    table = [["task", "test texts", "test words", "commonest label", *measures]]
     table.append([Path(task).name, str(len(right)), str(sum(map(len, right))), *(f"{score:.4f}" for score in scores)])
     recipe.print_table(table)
     recipe.write_card(trainer, name, task, table)

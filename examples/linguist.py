@@ -20,7 +20,7 @@ import typer
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.cli.arguments import Column, Encoding, InputFormat
-from elmo_hf.cli.errors import Command, check_usage
+from elmo_hf.cli.errors import CONTEXT, Command, check_usage
 from elmo_hf.cli.split_notes import note_cut
 from elmo_hf.disk.tables import SEPARATORS, write_text_table
 from elmo_hf.disk.whole_files import check_new_file, new_file
@@ -36,7 +36,7 @@ Model = Annotated[str, typer.Argument(metavar="MODEL", help="A folder, a Hub nam
 Output = Annotated[Path, typer.Option("-o", "--output", help="The table to write.")]
 Split = Annotated[bool, typer.Option("--split-into-words", help="Sentences are words separated by blanks already.")]
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer(add_completion=False, context_settings=CONTEXT)
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:

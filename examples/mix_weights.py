@@ -99,6 +99,8 @@ def main(
     for (one, place), values in weights.items():
         table.append([one, place, str(len(values)), *(mean_and_deviation(column.tolist()) for column in values.T)])
     recipe.print_table(table)
+    if seeds > 1:
+        print("After ± is the standard deviation over seeds.")
     plot({key: values[:, :-1] for key, values in weights.items()}, output / "mix_weights.png")
     print(f"The models are in the folders of {output}, a folder for each task and seed.")
     recipe.say_where_pictures_are(output)

@@ -94,7 +94,8 @@ def plot(queries: np.ndarray, others: np.ndarray, sentences: list[list[str]], wo
         reach = max(0.5, 1.1 * np.abs(points).max())  # so that rounding errors do not fill the first panel
         axes.set(xlim=(-reach, reach), ylim=(-reach, reach), xticks=[], yticks=[], aspect="equal")
         axes.set_title(f"layer {layer}" if layer else f"{word}: layer 0, without context")
-    figure.legend(loc="outside lower center")
+    colours = f"A point has the colour of the sentence (star) that it is nearest to in layer {len(queries) - 1}."
+    figure.legend(loc="outside lower center", title=colours)
     figure.savefig(path, dpi=80)
     recipe.plt.close(figure)
 

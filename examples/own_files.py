@@ -28,6 +28,7 @@ from named_columns import parse_columns
 from elmo_hf.folder.saved_json import one_line
 from elmo_hf.tasks.label_schemes import to_iob2
 from elmo_hf.text.columns import conll_blocks, conllu_blocks, looks_like_conllu, word_column
+from elmo_hf.text.fasta import looks_like_fasta
 from elmo_hf.text.formats import FORMAT_OF, LOOKED_AT, Format, is_parquet, refuse_foreign, seen_in
 from elmo_hf.text.json_lines import json_values
 from elmo_hf.text.opened_files import opened, suffix_of
@@ -159,6 +160,8 @@ def _rows_of(
         known = FORMAT_OF.get(suffix)
     if known is None:
         known = seen_in(file, names)
+    if known is None and looks_like_fasta(file.first_lines(LOOKED_AT)) == "possible":
+        known = "fasta"
     if known is None and suffix == ".txt" and has_words:
         known = "conll"
     if known == "table":

@@ -35,7 +35,7 @@ import torch
 import typer
 from datasets import DatasetDict
 from own_files import TEXTS, OwnData
-from seeds import Results, check_settings, contents_of, mean_and_deviation, say_what_is_done
+from seeds import Results, check_settings, contents_of, mean_and_deviation, say_spread, say_what_is_done
 from task_data import TASKS, label_names, load, own_files
 from transformers import pipeline
 
@@ -153,6 +153,7 @@ def print_results(
         weights = done[kind, name, len(scores) - 1][0]
         table.append([kind, f"{perplexity:.1f}", name, weights, mean_and_deviation(scores)])
     recipe.print_table(table)
+    say_spread(max(map(len, accuracies.values())))
 
 
 def plot(accuracies: dict[tuple[str, str], list[float]], path: Path) -> None:

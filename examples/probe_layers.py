@@ -38,7 +38,7 @@ import typer
 from data_errors import DataError
 from datasets import Dataset, DatasetDict
 from own_files import WORDS, OwnData
-from seeds import mean_and_deviation, plot_band
+from seeds import mean_and_deviation, plot_band, say_spread
 from sense_data import HELD_OUT, Sense, read_coarsewsd, read_semcor, read_wic
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
@@ -247,6 +247,7 @@ def main(
     for kind, values in scores.items():
         table.append([kind, str(len(values)), *map(mean_and_deviation, zip(*values, strict=True))])
     recipe.print_table(table)
+    say_spread(max(map(len, scores.values())))
     for words, points in gains.items():
         print(f"{words}, points above the token layer, ± standard error: {', '.join(points)}")
     output.mkdir(parents=True, exist_ok=True)

@@ -4,6 +4,7 @@ A recipe then has these steps: data, tokenizer, model, `train`, test, save, relo
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import wraps
 from pathlib import Path
@@ -23,18 +24,18 @@ from transformers import (
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.cli.errors import SingleValues, end_of_stopped, line_of
-from elmo_hf.cli.split_notes import SPLIT_RESIDUES, note_cut
+from elmo_hf.cli.split_notes import SPLIT_RESIDUES, note_cut, note_marks_of_input
 from elmo_hf.folder.loading import MODEL_ON_HUB, check_kind
 from elmo_hf.folder.model_names import model_folder
 from elmo_hf.model.heads_elmo import ElmoTaskModel
 from elmo_hf.share.saved_card import CARD, reads_residues
 from elmo_hf.share.training_card import ElmoTrainer
-from elmo_hf.text.first_look import are_unsplit
+from elmo_hf.text.first_look import are_unsplit, raw_texts
 from elmo_hf.text.formats import Format
 
 try:
     import matplotlib.pyplot as plt
-    from datasets import DatasetDict
+    from datasets import Dataset, DatasetDict
     from seqeval.metrics import f1_score as entity_f1_score
     from sklearn.metrics import ConfusionMatrixDisplay, accuracy_score, f1_score
 
@@ -121,7 +122,7 @@ def check_known(option: str, given: Iterable[str], known: Iterable[str]) -> None
 
 
 def check_words(data: DatasetDict, tokenizer: ElmoTokenizer, source: str | Path) -> None:
-    """Refuses proteins that are not split into residues, and prints a note on words of which only a part is read.
+    """Refuses proteins that are not split into residues; notes words that are cut, and marks that are part of words.
 
     Args:
         data: the sets, with the columns of `task_data.py`.
@@ -138,6 +139,7 @@ def check_words(data: DatasetDict, tokenizer: ElmoTokenizer, source: str | Path)
             f"most texts are one word, but the words of {source} are residues of proteins. "
             f"{SPLIT_RESIDUES}; where each residue has a label, `words` is the list of the residues."
         )
+    note_marks_of_input("the texts", raw_texts(texts), tokenizer, source)
     words = (tokenizer.tokenize(text) if isinstance(text, str) else text for text in texts)
     for _ in note_cut(words, tokenizer):  # after the last one it prints its note
         pass
@@ -203,6 +205,25 @@ def word_metrics(names: list[str]) -> Metrics:
         return scores
 
     return metrics
+
+
+def share_of_commonest(data: DatasetDict, column: str) -> float:
+    """The accuracy on the test set, from 0 to 1, of the label that is commonest in training.
+
+    Args:
+        data: the sets.
+        column: `label`, that of texts, or `labels`, those of their words.
+    """
+    commonest = Counter(_labels(data["train"], column)).most_common(1)[0][0]
+    tested = _labels(data["test"], column)
+    return tested.count(commonest) / len(tested)
+
+
+def _labels(data: Dataset, column: str) -> list[int]:
+    """The labels of texts, or of all their words."""
+    if column == "label":
+        return data[column][:]
+    return [label for labels in data[column] for label in labels]
 
 
 def words_of(prediction: EvalPrediction, names: list[str]) -> tuple[list[list[str]], list[list[str]]]:

@@ -29,11 +29,11 @@ import numpy as np
 import recipe
 import torch
 import typer
-from compare_features import EPOCHS, Task, train
+from compare_features import EPOCHS, OTHER_EPOCHS, Task, train
 from data_errors import DataError
 from own_files import OwnData
 from recipe import RowsOfSets
-from seeds import Results, check_settings, contents_of, mean_and_deviation, plot_band, say_what_is_done
+from seeds import Results, check_settings, contents_of, mean_and_deviation, plot_band, say_spread, say_what_is_done
 from task_data import own_files
 from tqdm import tqdm
 
@@ -198,7 +198,7 @@ def main(
                 sampled = sample(full, number, seed, unknown, choice)
                 torch.manual_seed(seed)
                 new_model = make_model(SETTINGS[setting], source, read)
-                score = run(new_model, read, sampled, seed, epochs or EPOCHS.get(name, 10), work)
+                score = run(new_model, read, sampled, seed, epochs or EPOCHS.get(name, OTHER_EPOCHS), work)
                 done.add(name, setting, number, seed, value=score)
                 shutil.rmtree(work / "run")
             results[name, setting, number].append(done[name, setting, number, seed])
@@ -208,6 +208,7 @@ def main(
         cells = [mean_and_deviation(results[name, setting, number]) for setting in shown.values()]
         table.append([name, scores[name], f"{number:,}", str(seeds), *cells])
     recipe.print_table(table)
+    say_spread(seeds)
     plot(results, shown, scores, output / f"{what}.png")
     recipe.say_where_pictures_are(output)
 

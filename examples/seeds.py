@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from elmo_hf.folder.listed_files import is_of_model
 
 # What the results of a folder depend on: options by name, and under `contents` the SHA-256 of files.
 SETTINGS = "settings.json"
+# 95% of a normal distribution are within so many standard deviations of its mean.
+Z = 1.96
 
 
 class Results(dict[tuple[Any, ...], Any]):
@@ -123,6 +126,42 @@ def mean_and_deviation(scores: Sequence[float]) -> str:
     """Mean and standard deviation in percent; for one score only the mean."""
     mean = f"{100 * np.mean(scores):.2f}"
     return f"{mean} ± {100 * np.std(scores, ddof=1):.2f}" if len(scores) > 1 else mean
+
+
+def say_spread(num_seeds: int) -> None:
+    """Prints, below a table, what its deviations mean; a table of one seed has none."""
+    if num_seeds > 1:
+        print("After ± is the standard deviation over seeds. The error that comes from few test texts is not in it.")
+
+
+def interval(share: float, count: int) -> tuple[float, float]:
+    """Wilson's 95% interval of the share of right answers p, of N independent answers.
+
+        (p + z² / 2N ± z √(p (1 - p) / N + z² / 4N²)) / (1 + z² / N),    z = 1.96
+
+    Args:
+        share: the share of right answers, from 0 to 1.
+        count: how many answers there are.
+    """
+    middle = share + Z**2 / (2 * count)
+    reach = Z * math.sqrt(share * (1 - share) / count + Z**2 / (4 * count**2))
+    scale = 1 + Z**2 / count
+    return (middle - reach) / scale, (middle + reach) / scale
+
+
+def say_interval(name: str, share: float, num_texts: int) -> None:
+    """Prints the interval of the share of test texts whose label is right.
+
+    Args:
+        name: what gave the labels, such as `words and ELMo`.
+        share: the share, from 0 to 1.
+        num_texts: how many texts were tested.
+    """
+    low, high = interval(share, num_texts)
+    print(
+        f"{name}: {100 * share:.2f} % of {num_texts:,} test texts are right, so of all such texts between "
+        f"{100 * low:.1f} and {100 * high:.1f} % (95% interval)."
+    )
 
 
 def plot_band(axes: Any, places: Sequence[float], scores: Sequence[Sequence[float]], label: str) -> None:

@@ -30,6 +30,7 @@ import torch
 import typer
 from data_errors import DataError
 from named_columns import parse_columns
+from seeds import interval
 from torch import Tensor
 
 from elmo_hf import ElmoModel, ElmoTokenizer, load
@@ -57,11 +58,12 @@ class Usage(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """The shares of right answers for one seed."""
+    """The shares of right answers for one seed, and how many answers there are."""
 
     commonest: float
     random: float
     trained: float
+    num_answers: int
 
 
 def read_usages() -> list[Usage]:
@@ -229,18 +231,21 @@ def compare(usages: Sequence[Usage], model: ElmoModel, tokenizer: ElmoTokenizer,
             share_right(commonest_senses(usages, known), usages),
             share_right(nearest_senses(random, usages, known), usages),
             share_right(nearest_senses(trained, usages, known), usages),
+            len(usages) - len(known),
         )
         scores.append(score)
     return scores
 
 
 def print_scores(scores: Sequence[Scores], name: str) -> None:
-    """Prints a line for each seed, and the means; `name` is the model's."""
+    """Prints a line for each seed, the means, and the 95% interval of the model's; `name` is the model's."""
     print(f"seed  commonest sense  random weights  {name}")
-    for seed, (commonest, random, trained) in enumerate(scores):
+    for seed, (commonest, random, trained) in enumerate(score[:3] for score in scores):
         print(f"{seed:4}{commonest:17.2f}{random:16.2f}{trained:{len(name) + 2}.2f}")
-    commonest, random, trained = (sum(column) / len(scores) for column in zip(*scores, strict=True))
+    commonest, random, trained, num_answers = (sum(column) / len(scores) for column in zip(*scores, strict=True))
     print(f"mean{commonest:17.2f}{random:16.2f}{trained:{len(name) + 2}.2f}")
+    low, high = interval(trained, round(num_answers))
+    print(f"Each seed has {num_answers:.0f} answers, so {name} is right in {low:.2f} to {high:.2f} of all such usages.")
 
 
 def _by_sense(usages: Sequence[Usage], numbers: Sequence[int]) -> dict[tuple[str, str], list[int]]:

@@ -35,7 +35,7 @@ import task_data
 import typer
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
 from own_files import DataError, OwnData
-from seeds import check_settings, contents_of, mean_and_deviation
+from seeds import check_settings, contents_of, interval, mean_and_deviation, say_interval
 from typer.testing import CliRunner
 from word_layers import word_layers
 
@@ -134,6 +134,8 @@ def test_recipes_end_in_tables_plots_and_models(tiny_folder: Path, capsys: pytes
     commonest = [label for label in range(3) if train.count(label) == max(map(train.count, range(3)))]
     shares = [f"{tested.count(label) / len(tested):.4f}" for label in commonest]
     assert next(row[2] for row in rows_of(text) if row[0] == "sick") in shares
+    nouns = [label == 0 for labels in make_up("ewt")["test"]["labels"] for label in labels]  # most words are nouns
+    assert next(row[3] for row in rows_of(text) if row[0] == "ewt") == f"{sum(nouns) / len(nouns):.4f}"
 
 
 @pytest.mark.usefixtures("made_up")
@@ -169,11 +171,13 @@ def test_comparisons_end_in_tables_and_plots_and_compute_nothing_twice(
     ]
     for task in compare_features.TASKS:
         score = "entity_f1" if task == "wnut17" else "accuracy"
-        cells = r"( \d+\.\d\d ± \d+\.\d\d \|){3}( [+-]\d+\.\d\d \|){2}"
+        cells = r"( \d+\.\d\d \|){3}( [+-]\d+\.\d\d \|){2}"  # one seed has no deviation
         # ELMo by itself and beside words, and all of it twice, the second time from the results.
         assert len(re.findall(rf"^\| {task} \| {score} \| 1 \|{cells}$", text, re.MULTILINE)) == 4
         line = rf"^{task}: \d+ test texts; the label commonest in training is right in \d+\.\d\d %\.$"
         assert len(re.findall(line, text, re.MULTILINE)) == 2 * (score == "accuracy")
+        line = rf"^{task}, words and ELMo: \d+\.\d\d % of \d+ test texts are right, so of all such texts between "
+        assert len(re.findall(line, text, re.MULTILINE)) == 2 * (task not in ("wnut17", "ewt"))  # not labels of words
     monkeypatch.setattr(sample_efficiency, "LEAST_ROWS", 8)
     for what in ("table2", "table3"):
         sample_efficiency.main(model, what, ["trec"], ["8"], seeds=1, epochs=1)
@@ -277,6 +281,17 @@ def test_nearest_senses_lists_neighbours_by_layer(tiny_folder: Path, capsys: pyt
         nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us go"])
 
 
+def test_the_picture_of_senses_says_what_its_colours_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipe.plt, "close", lambda figure: None)
+    queries, others = np.eye(5, 7)[None].repeat(3, axis=0)[:, :2], np.eye(5, 7)[None].repeat(3, axis=0)
+    nearest_senses.plot(queries, others, [["A", "play"], ["We", "play"]], "play", tmp_path / "play.png")
+    (legend,) = recipe.plt.gcf().legends
+    monkeypatch.undo()
+    recipe.plt.close()
+    assert [text.get_text() for text in legend.get_texts()] == ["A play", "We play"]
+    assert "colour of the sentence (star) that it is nearest to in layer 2" in legend.get_title().get_text()
+
+
 # The examples that are programs.
 PROGRAMS = [path for path in sorted(EXAMPLES.glob("*.py")) if "__main__" in path.read_text(encoding="utf-8")]
 # What each program is given beside a model; the model of `pretrain_and_classify` is made of the file.
@@ -320,7 +335,10 @@ def test_no_example_ends_in_a_traceback(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_program(path, ["--help"], monkeypatch) == 0
-    assert run_program(path, ["-h"], monkeypatch) == 2
+    assert run_program(path, ["-h"], monkeypatch) == 0
+    assert run_program(path, ["--no-such-option"], monkeypatch) == 2
+    if path.stem == "linguist":
+        assert run_program(path, ["pairs", "-h"], monkeypatch) == 0
     others = ARGUMENTS.get(path.stem, "").split()
     if path.stem == "linguist":
         commands = [["pairs", "tinny", "none.txt", "-o", "new.csv"], ["sentences", "none.txt", "new.txt"]]
@@ -408,6 +426,45 @@ def test_gains_over_the_token_layer_are_of_the_same_words() -> None:
     assert (mean_and_deviation([0.5, 0.7]), mean_and_deviation([0.5])) == ("60.00 ± 14.14", "50.00")
 
 
+def test_an_interval_of_a_share_is_wilsons(capsys: pytest.CaptureFixture[str]) -> None:
+    # The ends p of the interval are the solutions of |p - share| = 1.96 √(p (1 - p) / N).
+    for share, count in ((0.5, 10), (0.8, 1000), (1.0, 7), (0.0, 7)):
+        low, high = interval(share, count)
+        assert low <= share <= high
+        for end in (low, high):
+            assert (end - share) ** 2 == pytest.approx(1.96**2 * end * (1 - end) / count, abs=1e-12)
+    say_interval("films, ELMo", 0.8, 1000)
+    assert capsys.readouterr().out == (
+        "films, ELMo: 80.00 % of 1,000 test texts are right, so of all such texts between 77.4 and 82.4 % "
+        "(95% interval).\n"
+    )
+
+
+def test_a_comparison_says_what_its_deviations_are_and_how_far_accuracies_may_be_off(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    results: list[dict[str, Any]] = []
+    for features, scores in (("ELMo", (0.8, 0.9)), ("random ELMo", (0.5, 0.7)), ("words", (0.6, 0.6))):
+        for seed, score in enumerate(scores):
+            result = {"task": "films", "features": features, "seed": seed, "score": score, "measure": "accuracy"}
+            results.append(result | {"test_texts": 40, "has_words": False})
+    spread = "After ± is the standard deviation over seeds."
+    compare_features.print_results(results)
+    text = capsys.readouterr().out
+    assert "| 2 | 85.00 ± 7.07 | 60.00 ± 14.14 | 60.00 ± 0.00 | +25.00 | +25.00 |" in " ".join(text.split())
+    assert spread in text
+    compare_features.print_results([result for result in results if result["seed"] == 0])
+    text = capsys.readouterr().out
+    assert "| 1 | 80.00 | 50.00 | 60.00 | +30.00 | +20.00 |" in " ".join(text.split())
+    assert "±" not in text
+    compare_features.print_intervals(results)
+    first, *others = capsys.readouterr().out.splitlines()
+    assert first.startswith("films, ELMo: 85.00 % of 40 test texts are right, so of all such texts between ")
+    assert len(others) == 2
+    compare_features.print_intervals([result | {"has_words": True} for result in results])
+    assert capsys.readouterr().out == ""
+
+
 def test_a_sense_is_the_nearest_centre_of_its_lemma() -> None:
     def sense(document: int, lemma: str, number: int) -> sense_data.Sense:
         return sense_data.Sense(document, 0, 0, 1, lemma, number)
@@ -493,7 +550,7 @@ def test_the_commonest_label_of_training_is_scored_on_the_test_set(column: str, 
         return Dataset.from_dict({column: [labels[:2], labels[2:]] if nested else labels})
 
     data = DatasetDict(train=labelled([0, 1, 1]), test=labelled([1, 0, 0, 0, 0]))
-    assert compare_features.share_of_commonest(data, column) == 20
+    assert recipe.share_of_commonest(data, column) == pytest.approx(0.2)  # a fifth is no binary fraction
 
 
 def test_results_of_other_settings_are_not_taken_for_these(tmp_path: Path) -> None:
@@ -647,6 +704,21 @@ def test_words_of_which_only_a_part_is_read_are_noted_in_all_sets(
     words = DatasetDict(train=Dataset.from_dict({"words": [[CHAIN, f"{CHAIN} {CHAIN}"]], "labels": [[0, 0]]}))
     recipe.check_words(words, tiny_tokenizer, tiny_folder)
     assert "Note: 2 of 2 words have" in capsys.readouterr().err
+
+
+def test_a_recipe_notes_raw_text_for_a_model_that_splits_at_blanks(
+    tiny_folder: Path, tiny_tokenizer: ElmoTokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_blanks = ElmoTokenizer.from_pretrained(tiny_folder, word_splitter="whitespace")
+    for text, tokenizer, is_noted in (
+        ("The ferry left, late.", at_blanks, True),
+        ("The ferry left , late .", at_blanks, False),
+        ("The ferry left, late.", tiny_tokenizer, False),
+    ):
+        data = DatasetDict(train=Dataset.from_dict({"text": [text] * 3, "label": [0, 0, 1]}))
+        recipe.check_words(data, tokenizer, tiny_folder)
+        note = "Note: 50% of the words at the beginning of the texts end in a mark, such as `left,`"
+        assert (note in capsys.readouterr().err) is is_noted
 
 
 # The recipes that read a user's own data, and the others; `nearest_senses` is a command of its own.

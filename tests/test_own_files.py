@@ -208,6 +208,8 @@ WRONG: list[tuple[str, bytes | None, tuple[str, ...]]] = [
     ("a.jsonl", b'{"text": ["S", "E"], "label": "a"}\n', ("row 1: `text` must be one text, found ['S', 'E']",)),
     ("a.jsonl", b'{"text": "S E", "label": ["a", "b"]}\n', ("row 1: `label` must be one text, found ['a', 'b']",)),
     ("a.fasta", b">P1\nSEQW\n", ("a.fasta has proteins without labels", "docs/proteins.md, Train on proteins")),
+    ("a.txt", b">P1\nSEQW\n", ("a.txt has proteins without labels", "docs/proteins.md, Train on proteins")),
+    ("a.txt", b">P1\nmktayiakqrqisfvkshfsrq\n", ("a.txt has proteins without labels",)),
     ("a.xml", b"a", ("a.xml must end in one of .csv, .tsv, .json",)),
     ("a.conll", b"a x O\nb O\n", ("a.conll, line 2", "expected 3 columns as before, found 2")),
     ("a.csv", b"words,labels\na b,O\n", ("a.csv, row 1", "['O'] for ['a', 'b']")),

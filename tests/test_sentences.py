@@ -85,7 +85,7 @@ TEXT = "The ferry left .\n\n  Größe 日本 \n\nEnd"
         ("windows.conllu", "\n\n" + CONLLU.replace("\n", "\r\n") + "\r\n\r\n", CONLLU_SENTENCES),
         ("proteins.faa", FASTA, PROTEINS),
         ("windows.fasta", "\ufeff\n" + FASTA.replace("\n", "\r\n"), PROTEINS),
-        ("no name.fa", "mk\nV", [["M", "K", "V"]]),
+        ("no name.fa", "mk V\n\n", [["M", "K", "V"]]),
         ("a.csv", '\ufeffid,text\r\n007,"One, ""two""\nlines"\r\n\r\nNA,\r\n', ['One, "two"\nlines', ""]),
         ("a.tsv", "tokens\tsentence\nOne, two\tno\n", ["One, two"]),
         ("semicolons.csv", "id;text\n1;a\n", ["a"]),
@@ -164,12 +164,18 @@ TOO_LONG = "a row, sentence or protein of more than 134,217,728 characters"
         ("a.csv", b"text,", 1 << 21, f", line 1: {TOO_LONG}"),
         ("a.csv", b'"text\n"' + b"," * 1000, 2100, f", line 206\\d: {TOO_LONG}"),
         ("a.fasta", b"A", 2_100_000, f": {TOO_LONG}"),
-        ("a.fasta", b"A" * 1000 + b"\n", 2100, f": {TOO_LONG}"),
     ],
 )
 def test_a_line_that_would_fill_memory_is_refused(name: str, content: bytes, times: int, message: str) -> None:
     file: Any = InputFile(name, io.BytesIO(content * times))
     with pytest.raises(ValueError, match=f"^standard input{message}"):
+        list(read_sentences(file))
+
+
+def test_a_protein_of_many_lines_that_would_fill_memory_is_refused() -> None:
+    lines = b"A" * 1000 + b"\n"
+    file: Any = InputFile("a.fasta", io.BytesIO(b">a\n" + lines * 2100))
+    with pytest.raises(ValueError, match=f"^standard input: {TOO_LONG}"):
         list(read_sentences(file))
 
 

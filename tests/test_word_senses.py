@@ -70,13 +70,14 @@ def test_a_vector_is_that_of_the_word_in_its_sentence_alone(
         torch.testing.assert_close(vector, alone)
 
 
-def test_the_last_line_has_the_means(capsys: pytest.CaptureFixture[str]) -> None:
-    print_scores([Scores(0.5, 0.25, 1), Scores(0.5, 0.75, 0.5)], "my-model")
+def test_the_last_lines_have_the_means_and_the_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    print_scores([Scores(0.5, 0.25, 1, 44), Scores(0.5, 0.75, 0.5, 44)], "my-model")
     assert capsys.readouterr().out == (
         "seed  commonest sense  random weights  my-model\n"
         "   0             0.50            0.25      1.00\n"
         "   1             0.50            0.75      0.50\n"
         "mean             0.50            0.50      0.75\n"
+        "Each seed has 44 answers, so my-model is right in 0.61 to 0.85 of all such usages.\n"
     )
 
 

@@ -14,7 +14,7 @@ from typer import Context, Option, Typer
 
 from .conversion import convert, models, publish
 from .embedding import embed
-from .errors import Command, say
+from .errors import CONTEXT, Command, say
 from .gaps import fill
 from .language_models import pretrain, score, vocab
 from .sharing import card, check, env, export, info, push
@@ -34,7 +34,7 @@ CONVERSION = ("elmo-hf convert tiny files --to allennlp", "elmo-hf convert files
 app = Typer(
     name="elmo-hf",
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -1,11 +1,14 @@
 """Arguments and options of several commands, and the device that they compute on."""
 
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
+from ..disk.whole_files import check_new_file
 from ..text.formats import Format
+from .errors import check_usage
 
 if TYPE_CHECKING:
     import torch
@@ -22,6 +25,12 @@ def split_values(values: list[str] | None) -> list[str] | None:
         return None
     parts = re.split(r"[\s,]+", " ".join(values))
     return [part for part in parts if part]
+
+
+def check_new_table(option: str, path: Path) -> None:
+    """Refuses a table that an option names if its suffix is of no table, or if it cannot be a new file."""
+    check_usage(path.suffix in (".parquet", ".csv", ".tsv"), f"{option} writes a .parquet, .csv or .tsv, found {path}.")
+    check_new_file(path)
 
 
 # How raw text is split into words.

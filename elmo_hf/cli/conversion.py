@@ -9,6 +9,7 @@ from typer import Argument, Option
 
 from .arguments import Language, Licence, SourceOfWeights, Splitter
 from .errors import check_usage, refuse_alone, say, say_table
+from .sharing import note_licence
 
 # How many letters of a training text the list of models shows.
 MOST_TEXT = 34
@@ -132,6 +133,7 @@ def convert(
     if difference is not None:
         say(f"Largest difference from the checkpoint, all layers: {difference:.1e} (float32 against float64).")
     say(f"Wrote {destination}. Load it: AutoModel.from_pretrained({str(destination)!r}, trust_remote_code=True)")
+    note_licence(licence, destination)
 
 
 def refuse_published_name(source: Path) -> None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from ..text.first_look import LOOKED_AT, Counted, raw_texts
+from ..text.first_look import LOOKED_AT, Counted
 from ..text.formats import SHOWN
 from ..text.sentences import Protein, Sentence, reading
 from .errors import counted, counted_sentences, say, say_table
@@ -46,9 +46,8 @@ def show(documents: "Documents", tokenizer: "ElmoTokenizer", model: str) -> None
         for number, (protein, shown) in enumerate(first):
             label = f"{number}, {protein}" if protein else str(number)
             say(f"  {label}: {' | '.join(shown)[:WIDTH]}".rstrip())
-    if not documents.split_into_words:
-        look = look_at(TEXT, tokenizer, model)
-        look(raw_texts(looked_at))
+    look = look_at(TEXT, tokenizer, model, documents.split_into_words)
+    look(documents.texts_of(looked_at))
     note_names(protein_names)
 
 

@@ -155,7 +155,7 @@ def embed(
         processes=processes,
         make_shards=make_shards,
         show_progress=True,
-        look=look_at(TEXT, tokenizer, model),
+        look=look_at(TEXT, tokenizer, model, split_into_words),
     )
     with naming_header_options(), _says_what_is_kept(output):
         count = embed_documents(loaded, tokenizer, documents, output, selection, options)

@@ -29,12 +29,19 @@ USAGE_ERROR: Any = typer.BadParameter.__base__  # typer has its own copy of clic
 BATCH_OPTIONS = ("--batch-words", "--rows")
 # An argument of the library with its value, as its errors and notes advise it.
 ADVISED_ARGUMENT = re.compile(r"`(\w+)='([^'`]*)'`")
+# The settings of commands: the options that print the help.
+CONTEXT = {"help_option_names": ["-h", "--help"]}
 # The result of Ctrl-C: a line, and the exit code that shells report for it.
 STOPPED = ("Stopped. Nothing incomplete is left; the same command starts again, or goes on from complete parts.", 130)
 
 
 class SingleValues(TyperCommand):
-    """A command that refuses an option with one value if it is given more than once."""
+    """A command that refuses an option with one value if it is given more than once, and has `-h` beside `--help`."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        """Takes the arguments of the class above."""
+        super().__init__(*args, **settings)
+        self.context_settings = {**CONTEXT, **self.context_settings}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Reads the arguments, and counts how often each option was given."""

@@ -18,9 +18,19 @@ from ..text.first_look import Counted, beginning_of
 from ..text.formats import Format
 from ..text.installed import require_packages
 from ..text.sentences import Sentence, read_sentences
-from .arguments import Column, Encoding, InputFormat, Model, Splitter, load_on_gpu
+from .arguments import Column, Encoding, InputFormat, Model, Splitter, check_new_table, load_on_gpu
 from .errors import check_usage, counted, counted_sentences, refuse_alone, say
-from .split_notes import MOST_UNKNOWN, note_cut, note_lines, note_split_text, note_texts_of_rows, note_unknown
+from .split_notes import (
+    MOST_UNKNOWN,
+    note_attached_marks,
+    note_cut,
+    note_lines,
+    note_split_text,
+    note_texts_of_rows,
+    note_unknown,
+    note_vocabulary,
+    predicts_marks,
+)
 
 if TYPE_CHECKING:
     from ..language_model.corpus import Corpus
@@ -74,6 +84,7 @@ def vocab(
     covered = sum(counts[word] for word in vocabulary[len(SPECIAL_WORDS) :])
     note_lines("the corpus", texts)
     note_split_text("the corpus", texts, words, "--words whitespace")
+    note_attached_marks("the corpus", texts, words, "--words ptb splits marks off.")
     say(
         f"Wrote {len(vocabulary):,} words to {output}: {covered / total:.2%} of the corpus's {total:,} words "
         f"({len(counts):,} distinct) are among them."
@@ -193,13 +204,11 @@ def pretrain(
     held_out_text = _Text.begun("held-out text", held_out, reading) if held_out else None
     training_text = _Text.begun("training text", corpora, reading)
     set_seed(args.seed)
-    if model is not None:
-        lm, tokenizer = _model_to_adapt(model, vocabulary, words, fields, training_text)
-    else:
-        assert vocabulary is not None
-        lm, tokenizer = _new_language_model(vocabulary, words, config, fields)
+    lm, tokenizer = _model_to_train(model, vocabulary, words, config, fields, training_text)
     splitter = scoring_splitter(lm.config, tokenizer)
     has_bar = args.process_index == 0
+    if has_bar:
+        _note_words_of_softmax(training_text, splitter, tokenizer, is_new=vocabulary is not None)
     # The shorter text comes first, because its errors are found sooner.
     scored = _read_corpus(held_out_text, tokenizer, splitter, has_bar) if held_out_text is not None else None
     train = _read_corpus(training_text, tokenizer, splitter, has_bar)
@@ -250,6 +259,21 @@ class _Text:
         return shlex.join(arguments)
 
 
+def _model_to_train(
+    model: str | None,
+    vocabulary: Path | None,
+    words: Splitter | None,
+    config: Path | None,
+    fields: dict[str, Any],
+    text: _Text,
+) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
+    """The model of --model, or a new one, and its tokenizer."""
+    if model is not None:
+        return _model_to_adapt(model, vocabulary, words, fields, text)
+    assert vocabulary is not None
+    return _new_language_model(vocabulary, words, config, fields)
+
+
 def _model_to_adapt(
     model: str, vocabulary: Path | None, words: Splitter | None, fields: dict[str, Any], text: _Text
 ) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
@@ -261,6 +285,22 @@ def _model_to_adapt(
     except NoSoftmaxError as error:
         command = text.vocab_command(words or splitter_of_training(model))
         raise ValueError(f"{error} `{command}` makes this file.") from error
+
+
+def _note_words_of_softmax(text: _Text, splitter: str, tokenizer: "ElmoTokenizer", is_new: bool) -> None:
+    """Prints a note if the words of the softmax, with or without the training text, look like raw text at blanks.
+
+    Args:
+        text: the training text.
+        splitter: its word splitter.
+        tokenizer: the one that knows the words of the softmax.
+        is_new: whether the softmax is new. One that was trained on such words before may go on with them.
+    """
+    command = text.vocab_command("ptb")
+    note_vocabulary(splitter, tokenizer, command)
+    if is_new and predicts_marks(tokenizer):
+        advice = f"--words ptb splits marks off, and `{command}` writes the vocabulary for it."
+        note_attached_marks(f"the {text.name}", text.beginning, splitter, advice)
 
 
 def _config_fields(
@@ -391,7 +431,7 @@ def score(
     refuse_alone("--column NAME", column is not None, by=by)
     check_usage(not (by and regions), "--by writes the rows of INPUT, so leave out --regions.")
     if per_word is not None:
-        _check_per_word(per_word)
+        check_new_table("--per-word", per_word)
     refuse_unknown(model)
     from elmo_hf.disk.tables import save_table
     from elmo_hf.folder.loading import scoring_splitter
@@ -404,6 +444,7 @@ def score(
     language_model, tokenizer = load_on_gpu(model)
     splitter = scoring_splitter(language_model.config, tokenizer) if words is None else words
     text = split_input(splitter)
+    note_vocabulary(splitter, tokenizer, "elmo-hf vocab CORPUS -o WORDS --words ptb")
     corpus, summary = _corpus(str(source), text.sentences, tokenizer, text.beginning, splitter, text.look)
     _refuse_empty(corpus, str(source))
     with tqdm(total=2 * corpus.num_predictions, unit=" words") as bar:
@@ -423,13 +464,6 @@ def score(
     _explain_perplexities(corpus, tokenizer, rows, documents)
     if per_word is not None:
         say(f"Wrote {per_word}.")
-
-
-def _check_per_word(per_word: Path) -> None:
-    """Checks the table to write before the model is loaded: its suffix and its place."""
-    is_table = per_word.suffix in (".parquet", ".csv", ".tsv")
-    check_usage(is_table, f"--per-word writes a .parquet, .csv or .tsv, found {per_word}.")
-    check_new_file(per_word)
 
 
 def _say_scores(state: str, scores: "Scores", is_bidirectional: bool, num_predictions: int) -> None:

@@ -17,6 +17,23 @@ MOST_FAULTS = 9
 Folder = Annotated[Path, Argument(metavar="FOLDER", help="A folder that `elmo-hf convert` or Python saved.")]
 
 
+def refuse_published_name(folder: str | Path) -> None:
+    """Refuses the name of a published model in the place of a folder, and says how to get its folder.
+
+    Raises:
+        ValueError: if there is no such folder, but a published model of this name.
+    """
+    from elmo_hf.folder.model_names import ModelNames
+
+    name = str(folder)
+    if not Path(folder).exists() and name in ModelNames.published():
+        raise ValueError(
+            f"there is no folder {name}; {name} is the name of a published model. `elmo-hf models {name}` shows its "
+            f"folder if it was used here before, and `elmo-hf convert --model {name} elmo-{name}` writes a new one; "
+            "give the folder."
+        )
+
+
 def some_of(faults: Sequence[str]) -> str:
     """The first faults, and how many there are beside them."""
     named = "; ".join(faults[:MOST_FAULTS])
@@ -69,6 +86,7 @@ def check(
     from elmo_hf.embedding.stores import is_url
     from elmo_hf.folder.listed_files import compare_with_list
 
+    refuse_published_name(folder)
     if not is_url(folder) and not Path(folder).is_dir():
         raise ValueError(f"there is no folder {folder}. Only a folder has a list of checksums, a single file has none.")
     shards = AnyFolder(folder)
@@ -107,6 +125,7 @@ def card(folder: Folder, licence: Licence = None, language: Language = None, sou
     from elmo_hf.share.saved_card import CARD, card_labels, is_draft, label_card, read_card, write_card
 
     path = folder / CARD
+    refuse_published_name(folder)
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder} to write {CARD} in.")
     labels = card_labels(licence, language or [], source)
@@ -117,10 +136,24 @@ def card(folder: Folder, licence: Licence = None, language: Language = None, sou
         write_card(path, new_card(folder, labels))
     metadata = read_card(path).data
     say(f"Wrote {path}.")
+    note_licence(licence, folder)
     options = {"license": "--license", "language": "--language"}
     missing = [option for name, option in options.items() if not metadata.get(name)]
     if missing:
         say(f"The Hub asks for more: give {' and '.join(missing)}.")
+
+
+def note_licence(licence: str | None, folder: Path) -> None:
+    """Prints a note to standard error if the licence in a folder's card may be a typing error."""
+    from elmo_hf.share.saved_card import similar_licence
+
+    similar = None if licence is None else similar_licence(licence)
+    if similar is not None:
+        say(
+            f"Note: {licence} is not a licence that the Hub names; if you mean {similar}, give "
+            f"`elmo-hf card {folder} --license {similar}`.",
+            is_error=True,
+        )
 
 
 def export(
@@ -158,6 +191,7 @@ def push(
     it elsewhere needs, nothing is sent. The card is sent with the repository's name. If an upload breaks off, give the
     same command again.
     """
+    refuse_published_name(folder)
     from elmo_hf.share.push import push_folder
 
     pushed, left_out, line = push_folder(folder, name, private=private, include=include or [])

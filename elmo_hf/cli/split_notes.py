@@ -1,13 +1,24 @@
 """The notes of commands that may have split a text into the wrong words, and that cut words.
 
-No note recommends a split that was not tried: where a model predicts words, both splits of the text's beginning are
-compared by their unknown words.
+Both mistakes are noted: a text that is split already was split by rules, and raw text was split at blanks, so that
+marks are part of its words. No note recommends a split that was not tried: where a model predicts words, both splits of
+the text's beginning are compared by their unknown words. If the vocabulary itself was split at blanks, this comparison
+says nothing about the text, so then the note is on the vocabulary.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..text.first_look import are_single_words, are_unsplit, are_wrapped, looks_split, num_ends
+from ..text.first_look import (
+    Marks,
+    are_single_words,
+    are_unsplit,
+    are_wrapped,
+    have_headers,
+    looks_split,
+    num_ends,
+)
 from .errors import counted, say
 
 if TYPE_CHECKING:
@@ -87,11 +98,69 @@ def note_split_text(name: str, texts: Sequence[str], splitter: str, option: str)
         )
 
 
+def note_attached_marks(name: str, texts: Sequence[str], splitter: str, advice: str) -> None:
+    """Prints a note to standard error if a text was split at blanks, and marks are part of its words.
+
+    Args:
+        name: the text's name.
+        texts: its first sentences that are raw text.
+        splitter: the word splitter that was used.
+        advice: sentences that say what to do.
+    """
+    marks = Marks.of_texts(texts)
+    if splitter == "whitespace" and marks.are_attached:
+        say(
+            f"Note: {marks.share_attached:.0%} of the words at the beginning of {name} end in a mark, such as "
+            f"`{marks.example}`, because it was split {SPLITS[splitter]}. {advice}",
+            is_error=True,
+        )
+
+
+def note_words_with_marks(name: str, words: Sequence[str], tokenizer: "ElmoTokenizer") -> None:
+    """Prints a note to standard error if many words of a list end in a mark, unless those of the model's softmax do."""
+    marks = Marks.of(words)
+    if marks.are_attached and not predicts_marks(tokenizer):
+        say(
+            f"Note: {marks.share_attached:.0%} of the words of {name} end in a mark, such as `{marks.example}`. "
+            "`elmo-hf vocab TEXT -o WORDS --words ptb` writes the words of a text without such marks.",
+            is_error=True,
+        )
+
+
+def predicts_marks(tokenizer: "ElmoTokenizer") -> bool:
+    """Whether the words of the softmax look like raw text that was split at blanks; False without a softmax."""
+    return Marks.of(tokenizer.predicted_words or []).are_attached
+
+
+def note_vocabulary(splitter: str, tokenizer: "ElmoTokenizer", command: str) -> None:
+    """Prints a note to standard error if a text is split by rules, but the words of the softmax were split at blanks.
+
+    Args:
+        splitter: the word splitter of the text.
+        tokenizer: the one that knows the words of the softmax.
+        command: the command that makes a vocabulary by the rules.
+    """
+    if _is_vocabulary_at_fault(splitter, tokenizer):
+        marks = Marks.of(tokenizer.predicted_words or [])
+        say(
+            f"Note: the vocabulary looks split {SPLITS['whitespace']}: {marks.share_attached:.0%} of its words end in "
+            f"a mark, such as `{marks.example}`. The model's text is split {SPLITS['ptb']}, and so are the words that "
+            f"`{command}` writes.",
+            is_error=True,
+        )
+
+
+def _is_vocabulary_at_fault(splitter: str, tokenizer: "ElmoTokenizer") -> bool:
+    """Whether the model and this text are split by rules, but the words of the softmax were split at blanks."""
+    return splitter == tokenizer.word_splitter == "ptb" and predicts_marks(tokenizer)
+
+
 def note_unknown(name: str, texts: Sequence[str], splitter: str, tokenizer: "ElmoTokenizer") -> None:
     """Prints a note to standard error if many words of a text are unknown: which split of it has fewer.
 
     If the other split has fewer, the note gives the option for it. A text that looks split already, but was split by
-    rules, gets this note too, unless more of its words are unknown at blanks.
+    rules, gets this note too, unless more of its words are unknown at blanks; so does raw text that was split at
+    blanks, if fewer are unknown by rules. Where `note_vocabulary` finds fault with the vocabulary, nothing is printed.
 
     Args:
         name: the text's name.
@@ -101,6 +170,8 @@ def note_unknown(name: str, texts: Sequence[str], splitter: str, tokenizer: "Elm
     """
     from elmo_hf.language_model.surprisal_table import place_sentences
 
+    if _is_vocabulary_at_fault(splitter, tokenizer):
+        return
     words, unknown = {}, {}
     for split in SPLITS:
         words[split] = [word for sentence in place_sentences(texts, split) for word in sentence.words]
@@ -109,7 +180,8 @@ def note_unknown(name: str, texts: Sequence[str], splitter: str, tokenizer: "Elm
     is_better = unknown[other] < unknown[splitter]
     looks_resplit = splitter == "ptb" and looks_split(texts) and words[splitter] != words[other]
     is_resplit = looks_resplit and unknown[other] <= unknown[splitter]
-    if not is_resplit and unknown[splitter] <= MOST_UNKNOWN:
+    is_raw = splitter == "whitespace" and Marks.of_texts(texts).are_attached and is_better
+    if not is_resplit and not is_raw and unknown[splitter] <= MOST_UNKNOWN:
         return
     looks = f"{name} looks split into words already. " if is_resplit else ""
     note = (
@@ -141,17 +213,28 @@ def _share_unknown(words: Sequence[str], tokenizer: "ElmoTokenizer") -> float:
     return float(are_unknown(words, tokenizer).mean())
 
 
-def look_at(name: str, tokenizer: "ElmoTokenizer", model: str) -> Callable[[list[str]], None]:
+def look_at(name: str, tokenizer: "ElmoTokenizer", model: str, split_into_words: bool) -> Callable[[list[str]], None]:
     """A function of the first raw texts of an input that prints the notes on how they are read.
 
     Args:
         name: the input's name.
         tokenizer: the model's.
         model: the model's folder or name.
+        split_into_words: whether the command splits the texts at blanks, whatever the tokenizer does.
     """
     from elmo_hf.share.saved_card import reads_residues
 
     def look(texts: list[str]) -> None:
+        if have_headers(texts) and reads_residues(model):
+            say(
+                f"Note: lines of {name} begin with `>`, as headers of FASTA do, but each line was read as a sentence, "
+                f"and the words of {model} are residues of proteins. If it is FASTA, give --input-format fasta.",
+                is_error=True,
+            )
+            return
+        if split_into_words:
+            note_marks_of_input(name, texts, tokenizer, model, "--split-into-words")
+            return
         if are_unsplit(texts) and reads_residues(model):
             say(
                 f"Note: most lines or rows of {name} are one word, but the words of {model} are residues of proteins. "
@@ -161,11 +244,33 @@ def look_at(name: str, tokenizer: "ElmoTokenizer", model: str) -> Callable[[list
             return
         note_lines(name, texts)
         note_split_text(name, texts, tokenizer.word_splitter, "--split-into-words")
+        note_marks_of_input(name, texts, tokenizer, model)
         words = [tokenizer.tokenize(text) for text in texts]
         for _ in note_cut(words, tokenizer, " at the beginning"):  # after the last one it prints its note
             pass
 
     return look
+
+
+def note_marks_of_input(
+    name: str, texts: Sequence[str], tokenizer: "ElmoTokenizer", model: str | Path, option: str | None = None
+) -> None:
+    """Prints the note of `note_attached_marks` on a model's input, unless the model predicts words with such marks.
+
+    Args:
+        name: the input's name.
+        texts: its first sentences that are raw text.
+        tokenizer: the model's.
+        model: the model's folder or name.
+        option: the option that splits at blanks; None if the tokenizer splits.
+    """
+    if predicts_marks(tokenizer):
+        return
+    splitter = tokenizer.word_splitter if option is None else "whitespace"
+    advice = f"Put blanks around marks, as in `late .`, unless {model} was trained on text like this."
+    if option is not None and tokenizer.word_splitter == "ptb":
+        advice = f"Leave out {option}, and {model} splits it {SPLITS['ptb']}."
+    note_attached_marks(name, texts, splitter, advice)
 
 
 def is_cut(word: str, tokenizer: "ElmoTokenizer") -> bool:

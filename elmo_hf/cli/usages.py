@@ -94,7 +94,7 @@ def usages(
     usages_of, vectors_of = {}, {}
     all_forms = [word, *_listed(forms or [])]
     for key, name in corpus_names.items():
-        look = look_at(name, tokenizer, model)
+        look = look_at(name, tokenizer, model, split_into_words)
         usages_of[key], vectors_of[key] = find_usages(loaded, tokenizer, documents[key], all_forms, most, look)
         say(f"{key}: {name}, {counted(len(usages_of[key]), 'usage')}: {_counts_of_forms(usages_of[key])}.")
     _note_missing(all_forms, chain.from_iterable(usages_of.values()), None if split_into_words else tokenizer)

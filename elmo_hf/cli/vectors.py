@@ -11,7 +11,7 @@ from ..folder.model_names import refuse_unknown
 from ..folder.saved_json import naming
 from .arguments import Device, Encoding, InputFormatAlone, Model, split_values, usable_device
 from .errors import check_usage, refuse_alone, say
-from .split_notes import note_cut
+from .split_notes import note_cut, note_words_with_marks
 
 
 def vectors(
@@ -64,6 +64,7 @@ def vectors(
     loaded, tokenizer = load_complete(model).to(place), load_tokenizer(model)
     for _ in note_cut([word_list.words], tokenizer):  # after the last list it prints its note
         pass
+    note_words_with_marks(str(words), word_list.words, tokenizer)
     if output is not None:
         header = text_format != "glove"
         size = write_word_vectors(

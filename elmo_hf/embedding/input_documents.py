@@ -1,9 +1,10 @@
 """Reads the sentences to embed, from files, stores, standard input and datasets, in windows. Imports no torch."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
+from ..text.first_look import raw_texts
 from ..text.formats import Format
 from ..text.sentences import Sentence, is_hub_name, may_be_dataset, read_dataset, read_sentences, require_datasets
 from .protein_names import ProteinNames
@@ -116,6 +117,15 @@ class Documents(NamedTuple):
                 if self.split_into_words and isinstance(sentence, str):
                     sentence = sentence.split()
                 yield (PASSWORD.sub("", name), index), sentence
+
+    def texts_of(self, sentences: Iterable[Sentence]) -> list[str]:
+        """The beginnings of the raw texts among the first sentences; texts that were split at blanks are joined again.
+
+        Lists of words that the documents have are left out, except with `split_into_words`, where they look the same.
+        """
+        if self.split_into_words:
+            sentences = (text if isinstance(text, str) else " ".join(text) for text in sentences)
+        return raw_texts(sentences)
 
     def names_of_proteins(self) -> ProteinNames:
         """What gives proteins their names, for a reading from the beginning."""

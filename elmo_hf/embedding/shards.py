@@ -47,7 +47,7 @@ from ..disk.whole_files import (
 )
 from ..public import ElmoModel, ElmoTokenizer
 from ..text.batches import BATCH_POSITIONS
-from ..text.first_look import Count, raw_texts
+from ..text.first_look import Count
 from ..text.notes import note
 from ..text.sentences import Protein, Sentence, storable
 from .input_documents import Documents, Line, SentenceWindow
@@ -189,7 +189,7 @@ def embed_documents(
             if not first and is_new:
                 raise ValueError(f"there are no sentences in {', '.join(documents.names) or output:.200}.")
             if options.look is not None:
-                options.look(raw_texts(chain.from_iterable(window.sentences for window in first)))
+                options.look(documents.texts_of(chain.from_iterable(window.sentences for window in first)))
             unit = _unit_of(first)
             windows = chain(first, windows)
             if is_new:

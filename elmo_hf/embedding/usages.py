@@ -15,7 +15,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..public import ElmoModel, ElmoTokenizer
-from ..text.first_look import LOOKED_AT, raw_texts
+from ..text.first_look import LOOKED_AT
 from ..text.sentences import storable
 from .chosen_words import ChosenWords
 from .input_documents import Documents
@@ -58,7 +58,7 @@ def find_usages(
     word = ChosenWords(re.compile("|".join(map(re.escape, forms)), re.IGNORECASE))
     lines = iter(tqdm(documents.read(), unit=" sentences"))
     first = list(islice(lines, LOOKED_AT))
-    look(raw_texts(sentence for _, sentence in first))
+    look(documents.texts_of(sentence for _, sentence in first))
     texts = []  # the place and the words of each sentence with a usage
     for line, sentence in chain(first, lines):
         words = tokenizer.tokenize(sentence) if isinstance(sentence, str) else sentence

@@ -153,10 +153,13 @@ def refuse_unknown(name: str) -> None:
     """Refuses a name that no model can have, before anything heavy is imported; a name with a slash may be on the Hub.
 
     Raises:
-        UnknownNameError: if there is neither such a folder nor such a short name.
+        UnknownNameError: if there is neither such a folder nor such a short name, or if it is a file of no model.
         OSError: if the system has no names of this length.
     """
-    if _has_slash(name) or Path(name).exists():
+    path = Path(name)
+    if path.is_file() and not path.name.endswith(FOREIGN_SUFFIXES):
+        raise UnknownNameError(name)
+    if _has_slash(name) or path.exists():
         return
     if name != TINY and not _is_published(name):
         raise UnknownNameError(name)

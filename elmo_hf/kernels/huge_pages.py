@@ -14,17 +14,18 @@ PAGE_BYTES = 1 << 21
 
 
 def in_huge_pages(tensor: Tensor) -> Tensor:
-    """A copy of a tensor on a CPU, in huge pages; the tensor itself if it is smaller than one, or if there are none.
+    """A contiguous copy of a tensor on a CPU, in huge pages, whose memory cannot be resized.
 
-    Only Linux has them, and it may be built without them. If an administrator has turned them off, the copy is in small
-    pages.
+    The tensor itself if it is smaller than a page, or if there are no huge pages or too little memory for a copy. Only
+    Linux has huge pages, and it may be built without them. If an administrator has turned them off, the copy is in
+    small pages.
     """
     if tensor.nbytes < PAGE_BYTES or not hasattr(mmap, "MADV_HUGEPAGE"):
         return tensor
-    memory = mmap.mmap(-1, tensor.nbytes + PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     try:
+        memory = mmap.mmap(-1, tensor.nbytes + PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         memory.madvise(mmap.MADV_HUGEPAGE)
-    except OSError:  # this Linux was built without huge pages, so the tensor stays where it is
+    except OSError:  # no memory, or a Linux without huge pages: the tensor stays where it is
         return tensor
     with torch.inference_mode(False):  # a parameter with this copy must be able to learn
         address = torch.frombuffer(memory, dtype=torch.uint8).data_ptr()

@@ -169,10 +169,15 @@ class ProcessorKernels(Kernels):
         return is_measured and is_repaid and can_take_onednn(weight)
 
     def pack(self, weight: Tensor) -> None:
-        """Packs a parameter and keeps the result; puts a large one in float32 into huge pages, where it stays."""
+        """Packs a parameter and keeps the result; puts a large one in float32 into huge pages, where it stays.
+
+        Of an unchanged parameter that was packed before, nothing is done.
+        """
         if not can_pack(weight, self.multiplies_bfloat16):
             return
-        if weight.dtype == torch.float32:  # few vectors are multiplied by the weight itself (`FewOrMany`)
+        if self._kept(weight, None) is not None:
+            return
+        if _may_be_moved(weight):
             weight.data = in_huge_pages(weight.data)
         self._kept(weight, partial(PackedProducts, weight))
 
@@ -195,3 +200,13 @@ class ProcessorKernels(Kernels):
         products = make()
         self.kept[weight] = (products, states)
         return products
+
+
+def _may_be_moved(weight: Tensor) -> bool:
+    """Whether a packed weight may lie elsewhere, and is still read after it was packed (`FewOrMany`).
+
+    One in memory that processes share must stay there, and torch does not let one made in inference mode move.
+    """
+    if weight.is_inference() or weight.is_shared():
+        return False
+    return weight.dtype == torch.float32

@@ -98,7 +98,9 @@ def rank_words(
     scores = _normalised(log_probs, direction)
     classes = torch.from_numpy(_candidate_classes(tokenizer, candidates, scores.shape[-1])).to(scores.device)
     best = classes[scores[:, classes].topk(min(top_k, len(classes))).indices]  # (N, top_k)
-    probabilities = torch.stack([table.gather(1, best) for table in (scores, *log_probs)]).exp()  # (1 + D, N, top_k)
+    log_probs_of_best = torch.stack([table.gather(1, best) for table in (scores, *log_probs)])  # (1 + D, N, top_k)
+    # The product of two small probabilities may be below what 32 bits can hold; not all devices have 64.
+    probabilities = log_probs_of_best.cpu().double().exp()
     answers = []
     for gap, word_classes in enumerate(best.tolist()):
         words = tokenizer.class_words(word_classes)

@@ -9,6 +9,7 @@ class `ElmoTokenizer`. Each section has the glossary that it needs.
 """
 
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -538,6 +539,17 @@ def _words_of(value: Any) -> list[str] | None:
     return words if all(isinstance(word, str) for word in words) else None
 
 
+def _kind_of(text: Any) -> str:
+    """A value in the place of a text, for an error: columns and empty cells of tables, such as those of pandas, too."""
+    shown = f"{text!r:.200}"
+    is_nan = isinstance(text, float) and math.isnan(text)
+    if text is None or is_nan:
+        return f"{shown}, as an empty cell of a table is read; leave such rows out"
+    if hasattr(text, "tolist") and isinstance(text, Iterable):
+        return f"an object of type {type(text).__name__}; give a column of texts as a list, which its `tolist()` makes"
+    return shown
+
+
 def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any], name: str = "text") -> SplitText:
     """Splits a string, or takes words in their order; raises ValueError, with the argument's name, for others."""
     if is_split_into_words:
@@ -545,7 +557,10 @@ def to_words(text: Any, is_split_into_words: bool, split: Callable[[str], Any], 
         if words is None:
             raise ValueError(f"`{name}` must be a list of words with `is_split_into_words=True`, found {text!r:.200}.")
         return SplitText(words, [(0, len(word)) for word in words], range(len(words)))
-    require(isinstance(text, str), name, "a string, or a list of words with `is_split_into_words=True`", text)
+    if not isinstance(text, str):
+        raise ValueError(
+            f"`{name}` must be a string, or a list of words with `is_split_into_words=True`, found {_kind_of(text)}."
+        )
     try:
         pairs = split(text)
     except UnicodeEncodeError:

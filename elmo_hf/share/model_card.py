@@ -9,7 +9,7 @@ have no section, and a card without facts lists what to add. The template escape
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata, resources
+from importlib import metadata
 from typing import Any
 
 from huggingface_hub import ModelCard, ModelCardData
@@ -18,6 +18,7 @@ from transformers.modelcard import TrainingSummary
 from ..heads import FEATURE_EXTRACTION, HEADS
 from ..model.configuration_elmo import ELMO_HF, ElmoConfig
 from ..text.escapes import code_span, markdown, printable, string_literal
+from .facts_files import TEMPLATES, facts_file
 
 ADDRESS = re.compile(r"https?://[^\s<>\"|]+")
 TAGS = ["elmo", "bilm", "word-embeddings"]
@@ -27,7 +28,6 @@ PROTEIN_TAGS = ["elmo", "bilm", "protein", "residue-embeddings"]
 TASKS = {head.auto_class: head.task for head in HEADS}
 LABELLED = {head.auto_class for head in HEADS if head.has_labels}
 WITHOUT_SOFTMAX = {head.auto_class for head in HEADS if head.drops_softmax}
-TEMPLATES = resources.files("elmo_hf.model_cards")
 ENGLISH_EXAMPLE = ("The bank of the river .", "Yes .")
 # The language of models of proteins: ISO 639's code for content without a language.
 NO_LANGUAGE = "zxx"
@@ -58,18 +58,17 @@ class Facts:
 
 
 def published_facts(name: str) -> Facts | None:
-    """Reads `model_cards/NAME.md`, without the `-lm` of a name; None if there is none.
+    """Reads the `facts_file` of a name; None if there is none.
 
-    The names `KIND-...` may share `KIND.md`. The key `elmo_hf` of its metadata has values for the template only.
+    The key `elmo_hf` of its metadata has values for the template only.
     """
-    for stem in (name.removesuffix("-lm"), name.partition("-")[0]):
-        path = TEMPLATES / f"{stem}.md"
-        if path.is_file():
-            card = ModelCard.load(str(path))
-            metadata = card.data.to_dict()
-            template_values = metadata.pop("elmo_hf")
-            return Facts(metadata=metadata, sections=card.text.strip(), **template_values)
-    return None
+    path = facts_file(name)
+    if path is None:
+        return None
+    card = ModelCard.load(str(path))
+    metadata = card.data.to_dict()
+    template_values = metadata.pop("elmo_hf")
+    return Facts(metadata=metadata, sections=card.text.strip(), **template_values)
 
 
 @dataclass(frozen=True)

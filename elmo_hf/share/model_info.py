@@ -141,6 +141,7 @@ def describe(source: str | Path) -> list[tuple[str, str]]:
         ("source", _source(model)),
         ("licence", _listed(metadata.get("license")) or "not said"),
         ("language", _listed(metadata.get("language")) or "not said"),
+        *_card(model.folder),
         *_checksums(model.folder),
     ]
     problem = model.problem(model.model_class)
@@ -172,14 +173,19 @@ def describe_code(folder: Path, is_local: bool = True) -> list[tuple[str, str]]:
     return [("code", f"not that of elmo-hf {version}: {'; '.join(differences)}")]
 
 
+def _card(folder: Path) -> list[tuple[str, str]]:
+    """A row with the path of a folder's card; none without a card."""
+    path = folder / CARD
+    if not path.exists():
+        return []
+    return [("card", str(path))]
+
+
 def _checksums(folder: Path) -> list[tuple[str, str]]:
-    """Rows with the path of a folder's card and the listed SHA-256 of each file of weights; none without a list."""
+    """Rows with the listed SHA-256 of each file of weights; none without a list."""
     listed = recorded_sums(folder)
     weights = sorted(name for name in listed if is_of_model(name, (WEIGHTS,)))
-    rows = [("SHA-256", f"{name} {listed[name]}") for name in weights]
-    if rows and (folder / CARD).exists():
-        rows.insert(0, ("card", str(folder / CARD)))
-    return rows
+    return [("SHA-256", f"{name} {listed[name]}") for name in weights]
 
 
 def _mix_weights(model: SavedModel) -> str:

@@ -91,6 +91,13 @@ def push_folder(
     files, left_out = chosen_files(folder, include)
     load_complete(folder, model.model_class)
     sums = sums_to_send(folder, files)
+    if not model.card.data.to_dict().get("license"):
+        note(
+            f"{folder / CARD} names no licence, so nobody knows whether they may use the model. `elmo-hf card {folder} "
+            "--license NAME` writes it into the card; then push again."
+        )
+    if "/" not in name:
+        note(f"{name} names no organisation or user, so the repository is in the account of your token.")
     api = HfApi()
     with naming(f"pushing to {name} at {constants.ENDPOINT} failed. {ADVICE}"):
         repository = api.create_repo(name, private=private or None, exist_ok=True).repo_id

@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,6 +47,16 @@ LANGUAGE = Label("language", r"[a-z]{2,3}(-[A-Za-z0-9]+)*", "a code of ISO 639, 
 SOURCE = Label(
     "source", f"{MODEL_ON_HUB.pattern}|{ADDRESS.pattern}", "an address (https://...) or a Hub name (org/name)"
 )
+# The Hub's names of licences, but for those of single companies' models. Other names are legal too.
+HUB_LICENCES = (
+    "afl-3.0 agpl-3.0 apache-2.0 artistic-2.0 bigcode-openrail-m bigscience-bloom-rail-1.0 bigscience-openrail-m bsd "
+    "bsd-2-clause bsd-3-clause bsd-3-clause-clear bsl-1.0 c-uda cc cc-by-2.0 cc-by-2.5 cc-by-3.0 cc-by-4.0 "
+    "cc-by-nc-2.0 cc-by-nc-3.0 cc-by-nc-4.0 cc-by-nc-nd-3.0 cc-by-nc-nd-4.0 cc-by-nc-sa-2.0 cc-by-nc-sa-3.0 "
+    "cc-by-nc-sa-4.0 cc-by-nd-4.0 cc-by-sa-3.0 cc-by-sa-4.0 cc0-1.0 cdla-permissive-1.0 cdla-permissive-2.0 "
+    "cdla-sharing-1.0 creativeml-openrail-m ecl-2.0 epl-1.0 epl-2.0 etalab-2.0 eupl-1.1 eupl-1.2 gfdl gpl gpl-2.0 "
+    "gpl-3.0 isc lgpl lgpl-2.1 lgpl-3.0 lgpl-lr lppl-1.3c mit mpl-2.0 ms-pl ncsa odbl odc-by ofl-1.1 openrail "
+    "osl-3.0 other pddl postgresql unknown unlicense wtfpl zlib"
+).split()
 TITLE = re.compile(r"^# .*$", re.MULTILINE)
 HEADING = "## Licence, language, source"
 SECTION = re.compile(rf"^{HEADING}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -81,6 +92,15 @@ def card_labels(licence: str | None, languages: Sequence[str], source: str | Non
         is_on_hub = MODEL_ON_HUB.fullmatch(source) is not None
         labels["base_model" if is_on_hub else "source"] = source
     return labels
+
+
+def similar_licence(licence: str) -> str | None:
+    """The Hub's name that a licence resembles, such as `mit` for `mitt`; None for the Hub's own and for other names."""
+    name = licence.lower()
+    if name in HUB_LICENCES:
+        return None
+    matches = get_close_matches(name, HUB_LICENCES, n=1, cutoff=0.7)
+    return matches[0] if matches else None
 
 
 def read_card(path: Path) -> ModelCard:

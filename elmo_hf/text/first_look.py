@@ -19,6 +19,9 @@ SPLIT_OFF = frozenset([
 # fmt: on
 MARKS = (".", ",", ";", ":", "!", "?")
 CLOSING = "\"')]}’”»"
+# Of raw English between blanks, one word in eight ends in a mark, and of its vocabulary one in three. Of English that
+# is split into words, and of its vocabulary, fewer than one in a hundred do, such as `U.S.`
+LEAST_ATTACHED = 0.05
 
 # Of fewer texts, nothing is said of single words; longer texts without blanks may be sentences of Chinese or Thai.
 FEWEST_TEXTS, LONGEST_WORD = 5, 12
@@ -80,15 +83,69 @@ def raw_texts(sentences: Iterable[Sentence]) -> list[str]:
     return [sentence[:LOOKED_AT_CHARACTERS] for sentence in first if isinstance(sentence, str)]
 
 
+class Marks(NamedTuple):
+    """The marks among words that were split at blanks, or of a vocabulary.
+
+    Attributes:
+        num_words: how many words there are, marks included.
+        num_alone: how many of them are split off, such as a mark alone.
+        attached: those that end in a mark, such as `river.`
+    """
+
+    num_words: int
+    num_alone: int
+    attached: list[str]
+
+    @classmethod
+    def of(cls, words: Iterable[str]) -> "Marks":
+        """Counts the marks of words."""
+        num_words = 0
+        num_alone = 0
+        attached = []
+        for word in words:
+            num_words += 1
+            if word in SPLIT_OFF:
+                num_alone += 1
+            elif word.rstrip(CLOSING).endswith(MARKS):
+                attached.append(word)
+        return cls(num_words, num_alone, attached)
+
+    @classmethod
+    def of_texts(cls, texts: Iterable[str]) -> "Marks":
+        """Counts the marks of the words between blanks."""
+        return cls.of(word for text in texts for word in text.split())
+
+    @property
+    def are_alone(self) -> bool:
+        """Whether marks are split off: they stand alone more than twice as often as they end a word."""
+        return self.num_alone > 2 * len(self.attached)
+
+    @property
+    def are_attached(self) -> bool:
+        """Whether words look like raw text between blanks: many end in a mark, and fewer marks stand alone.
+
+        In raw French some marks stand alone.
+        """
+        return len(self.attached) > self.num_alone and self.share_attached >= LEAST_ATTACHED
+
+    @property
+    def share_attached(self) -> float:
+        """The share of the words that end in a mark; 0 for no words."""
+        return len(self.attached) / self.num_words if self.num_words else 0.0
+
+    @property
+    def example(self) -> str:
+        """The longest word that is letters and a mark, because short ones may be abbreviations."""
+        plain = [word for word in self.attached if word[:-1].isalpha()]
+        return max(plain or self.attached, key=len)
+
+
 def looks_split(texts: Iterable[str]) -> bool:
-    """Whether texts look split into words: marks stand alone more than twice as often as they end a word.
+    """Whether texts look split into words: marks stand alone.
 
     In raw English one mark in a hundred stands alone; in split text one in thirty ends a word, as in `U.S.`
     """
-    tokens = [token for text in texts for token in text.split()]
-    alone = sum(token in SPLIT_OFF for token in tokens)
-    at_ends = sum(token not in SPLIT_OFF and token.rstrip(CLOSING).endswith(MARKS) for token in tokens)
-    return alone > 2 * at_ends
+    return Marks.of_texts(texts).are_alone
 
 
 def are_single_words(texts: Iterable[str]) -> bool:
@@ -106,6 +163,11 @@ def are_unsplit(texts: Iterable[str]) -> bool:
     filled = [text.strip() for text in texts if text.strip()]
     num_unsplit = sum(len(text) > 1 and len(text.split()) == 1 for text in filled)
     return 2 * num_unsplit > len(filled)
+
+
+def have_headers(texts: Iterable[str]) -> bool:
+    """Whether a text begins with `>`, as a header of FASTA does; text may quote so, but no residue is written so."""
+    return any(text.startswith(">") for text in texts)
 
 
 def num_ends(text: str) -> int:

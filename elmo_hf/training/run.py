@@ -20,7 +20,14 @@ from typing import Any
 from transformers import ProgressCallback, TrainerCallback
 
 from ..disk.checksums import write_sums
-from ..disk.whole_files import move_into_place, named_if_full, new_file, only_writer, refuse_file_in_place
+from ..disk.whole_files import (
+    move_into_place,
+    named_if_full,
+    new_file,
+    only_writer,
+    refuse_file_in_place,
+    remove_leftovers,
+)
 from ..folder.listed_files import MODEL_FILES
 from ..language_model.corpus import Corpus
 from ..language_model.scoring import check_vocabulary
@@ -90,16 +97,30 @@ def new_language_model(
 
 
 def check_output(output: Path) -> None:
-    """Checks the folder of a run, of which only the names of its files are read.
+    """Checks the folder of a run before a model is loaded for it; only the names of its files are read.
+
+    Beside a finished model it removes what a killed process left.
 
     Raises:
         NotADirectoryError: as in `refuse_file_in_place`.
         ValueError: if it holds a finished model, or files of another program.
     """
+    if _is_finished(output):
+        remove_leftovers(output)
+    _check_files(output)
+
+
+def _check_files(output: Path) -> None:
+    """Raises the errors of `check_output`."""
     refuse_file_in_place(output)
-    if (output / "config.json").exists():
+    if _is_finished(output):
         raise ValueError(f"{output} holds a finished model; choose another folder.")
     check_folder(output, {LOG, CURVE, CARD})
+
+
+def _is_finished(output: Path) -> bool:
+    """Whether the folder of a run holds the model that the run makes in the end."""
+    return (output / "config.json").exists()
 
 
 def pretrain(
@@ -145,7 +166,7 @@ def pretrain(
     # The first process alone writes the finished model, into a folder beside the run until it is complete.
     folder = only_writer(output) if is_first else nullcontext(output)
     with folder as partial, named_if_full(output):
-        check_output(output)
+        _check_files(output)
         description = describe_run(model, tokenizer, train, held_out, args, started_from)
         checkpoint = newest_checkpoint(output)
         record = description if checkpoint is None else resumed_record(output, description)

@@ -58,8 +58,10 @@ def test_info_shows_the_card_and_the_listed_checksums_of_the_weights_alone(tiny_
     folder = tmp_path / "model"
     shutil.copytree(tiny_folder, folder)
     (folder / "SHA256SUMS").unlink()
-    assert "SHA-256" not in rows("info", folder)
+    (folder / "README.md").unlink()
+    assert {"card", "SHA-256"}.isdisjoint(rows("info", folder))
     (folder / "README.md").write_text("A card.\n")
+    assert rows("info", folder)["card"] == f"{folder}/README.md"
     (folder / "SHA256SUMS").write_text(f"{'a' * 64}  config.json\n{'b' * 64}  model.safetensors\n")
     shown = rows("info", folder)
     assert shown["card"] == f"{folder}/README.md"
@@ -95,7 +97,7 @@ def test_a_softmax_that_only_the_config_describes_cannot_score(without: Callable
         assert shown["can"] == (
             f"embed; export; pretrain --model {folder} --vocabulary WORDS, which gives it a softmax to score with"
         )
-        for command in (("score", folder, text), ("fill", folder, "I [MASK] it .")):
+        for command in (("score", folder, text), ("fill", folder, "I ___ it .")):
             assert_fails(
                 run(*command), 1, f"{folder} has no softmax over words, so it embeds text and cannot score it."
             )
@@ -201,6 +203,30 @@ def test_card_changes_what_the_options_say_and_keeps_the_rest(tiny_folder: Path,
     card = ModelCard.load(folder / "README.md")
     assert card.text.strip() == "# Ours\n\nAll our own words."
     assert (card.data.base_model, card.data.library_name) == ("org/base", "transformers")
+
+
+@pytest.mark.parametrize(
+    ("licence", "similar"),
+    [
+        ("mitt", "mit"),
+        ("Apache", "apache-2.0"),
+        ("CC-BY-4", "cc-by-4.0"),
+        ("MIT", None),
+        ("gpl-2.0", None),  # its neighbour gpl-3.0 is another licence
+        ("our-own-licence", None),
+    ],
+)
+def test_a_licence_that_resembles_one_of_the_hubs_is_noted_and_written(
+    licence: str, similar: str | None, tiny_folder: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(tiny_folder, tmp_path / "mine")
+    stderr = run("card", folder, "--license", licence).stderr
+    note = (
+        f"Note: {licence} is not a licence that the Hub names; if you mean {similar}, give `elmo-hf card {folder} "
+        f"--license {similar}`.\n"
+    )
+    assert stderr == ("" if similar is None else note)
+    assert ModelCard.load(folder / "README.md").data.license == licence.lower()
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "part-00000.parquet"])

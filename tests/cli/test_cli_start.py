@@ -74,6 +74,8 @@ USAGE = {
     "usages tiny file.txt --word text -o v.csv --vectors v.csv": "--vectors and --output both name v.csv; give each",
     "usages tiny file.txt --word text -o v.csv --vectors files/../v.csv": "--vectors and --output both name v.csv;",
     "usages tiny file.txt --word text -o v.csv --plot v.txt": "--plot takes .png, .pdf, .svg, found v.txt.",
+    "fill tiny ___ -o v.txt": "--output writes a .parquet, .csv or .tsv, found v.txt.",
+    "fill tiny ___ --column text": "--column needs a file as TEXT.",
     "vocab file.txt -o words --size 3": "'--size'",
     "pretrain file.txt -o lm": "give --vocabulary (and --config) for a new model, or --model to adapt one.",
     "pretrain file.txt -o lm --model tiny --config file.txt": "give --vocabulary (and --config) for a new model",

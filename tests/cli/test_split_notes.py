@@ -10,10 +10,11 @@ from elmo_hf import ElmoConfig, ElmoTokenizer
 from elmo_hf.conversion.contract import NamedFiles
 from elmo_hf.folder.loading import BILM_TF_SCORING, load_for_pretraining, scoring_splitter
 from elmo_hf.share.saved_card import label_card, reads_residues
-from elmo_hf.text.first_look import are_single_words, are_unsplit, looks_split
+from elmo_hf.text.first_look import Marks, are_single_words, are_unsplit, looks_split
 from tests.helpers.checkpoints import allennlp_to_folder, shared
 from tests.helpers.commands import output_of, run
 from tests.helpers.language_models import WORDS, random_language_model, tiny_files, words_file
+from tests.helpers.tiny_inputs import TINY
 
 # The words of the tiny language model, and two that Penn Treebank rules would take apart.
 SPLIT = "the ferry <unk> left , two @-@ two .\n\nnobody knew .\n"
@@ -29,6 +30,12 @@ FILES = {
     "few.txt": "We left. It rained.\nYes.\n",
     "single.tsv": "item\ttext\n"
     + "".join(f"1\t{word}\n" for word in ["the", "old", "man", "went", "home", "at", "ten"]),
+    "attached.txt": "The ferry left, and nobody knew.\nNobody knew it was late.\n",
+    "one.txt": "The old man left in the night and no one in the old town knew why.\n",
+    "glued.txt": "<S>\n</S>\n<UNK>\nThe\nferry\nleft,\nand\nnobody\nknew.\nNobody\nknew\nit\nwas\nlate.\n",
+    "clean.txt": "<S>\n</S>\n<UNK>\nthe\nferry\nleft\nand\nnobody\nknew\n.\n,\n",
+    "small.json": json.dumps(TINY | {"softmax": "full"}),
+    "chinese.txt": "我们坐在河岸上，看着渡船离开。\n很晚了！\n",
     "long.txt": f"{'x' * 48}\n{'河' * 17}\n{'é' * 24}b\n" * 2,  # 48, 51 and 49 bytes
 }
 LOOKS = "looks split into words already"
@@ -46,6 +53,12 @@ JOIN = "Join the words of a sentence in one line or row."
 CUT = (
     "have more than 48 bytes, of which 48 are read. Put blanks between words that have none, such as Chinese words, or "
     "residues of proteins."
+)
+ATTACHED = "{0} of the words at the beginning of {1} end in a mark, such as `{2}`, because it was split at blanks. "
+LEAVE_OUT = "Leave out --split-into-words, and tiny splits it by Penn Treebank rules."
+VOCABULARY = (
+    "the vocabulary looks split at blanks: 21% of its words end in a mark, such as `left,`. The model's text is split "
+    "by Penn Treebank rules, and so are the words that `elmo-hf vocab {0} -o WORDS --words ptb` writes."
 )
 TRAIN = "--max-steps 1 --rows 1 --unroll-steps 2"
 # Commands, in which `lm` is bilm-tf's tiny language model, and their notes.
@@ -79,7 +92,35 @@ NOTES = {
     "vocab nine.txt -o words --words ptb": [
         f"the corpus {LOOKS}; it was split by Penn Treebank rules.{USE_BLANKS}",
     ],
-    "vocab raw.txt -o words": [],
+    "vocab raw.txt -o words": [ATTACHED.format("22%", "the corpus", "left,") + "--words ptb splits marks off."],
+    "vocab raw.txt -o words --words ptb": [],
+    "vocab chinese.txt -o words": [],
+    "vocab words.jsonl -o words": [],
+    f"pretrain attached.txt --model tiny --vocabulary glued.txt --softmax full -o new {TRAIN}": [
+        VOCABULARY.format("attached.txt")
+    ],
+    f"pretrain attached.txt --config small.json --vocabulary glued.txt -o new {TRAIN}": [
+        ATTACHED.format("27%", "the training text", "left,")
+        + "--words ptb splits marks off, and `elmo-hf vocab attached.txt -o WORDS --words ptb` writes the vocabulary "
+        "for it."
+    ],
+    "score tiny one.txt --words whitespace": [
+        f"6% of the words at the beginning of one.txt are unknown, {AT_BLANKS}, and 0% if {BY_RULES}.{USE_RULES}"
+    ],
+    "score tiny attached.txt --words whitespace": [
+        f"27% of the words at the beginning of attached.txt are unknown, {AT_BLANKS}, and 0% if {BY_RULES}.{USE_RULES}"
+    ],
+    "embed tiny raw.txt -o v.npz --split-into-words": [ATTACHED.format("22%", "the text", "left,") + LEAVE_OUT],
+    "embed tiny raw.txt --dry-run --split-into-words": [ATTACHED.format("22%", "the text", "left,") + LEAVE_OUT],
+    "embed tiny words.jsonl --dry-run --split-into-words": [],
+    "usages tiny attached.txt --word knew --forms knew. -o u.csv --split-into-words": [
+        ATTACHED.format("27%", "attached.txt", "left,") + LEAVE_OUT
+    ],
+    "vectors tiny glued.txt -o v.txt": [
+        "21% of the words of glued.txt end in a mark, such as `left,`. `elmo-hf vocab TEXT -o WORDS --words ptb` "
+        "writes the words of a text without such marks."
+    ],
+    "vectors tiny clean.txt -o v.txt": [],
     f"pretrain nine.txt --model lm -o new {TRAIN} --held-out nine.txt --checkpoint-steps 1 --words ptb": [
         f"the held-out text {LOOKS}. {RESPLIT.format('the held-out text')}{USE_BLANKS}",
         f"the training text {LOOKS}. {RESPLIT.format('the training text')}{USE_BLANKS}",
@@ -130,6 +171,70 @@ def test_a_command_notes_what_may_be_split_wrong(
     assert "Note:" not in result.stdout
 
 
+RAW = "The ferry left, and nobody knew it was late.\n"
+PUT_BLANKS = (
+    "22% of the words at the beginning of the text end in a mark, such as `left,`, because it was split at blanks. Put "
+    "blanks around marks, as in `late .`, unless model was trained on text like this."
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "vocabulary", "notes"),
+    [
+        (RAW, None, [PUT_BLANKS]),
+        (RAW, ["left", ",", "late", "."], [PUT_BLANKS]),
+        (RAW, ["left,", "late."], []),  # the words that the model predicts have such marks
+        (RAW.replace(".", " .").replace(",", " ,"), None, []),
+        ("我们 坐 在 河岸 上 ， 看着 渡船 离开 。\n", None, []),
+        ("S E Q W K V\n", None, []),
+    ],
+)
+def test_raw_text_is_noted_where_a_model_splits_at_blanks_unless_it_predicts_such_words(
+    text: str,
+    vocabulary: list[str] | None,
+    notes: list[str],
+    tiny_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_folder, "model")
+    words = {}
+    if vocabulary is not None:
+        words["words_file"] = str(words_file(tmp_path, ["<S>", "</S>", "<UNK>", *vocabulary]))
+    ElmoTokenizer.from_pretrained("model", word_splitter="whitespace", **words).save_pretrained("model")
+    Path("a.txt").write_text(text, encoding="utf-8")
+    for option in ((), ("--split-into-words",)):
+        stderr = run("embed", "model", "a.txt", "--dry-run", *option).stderr
+        assert [line for line in stderr.splitlines() if line.startswith("Note")] == [f"Note: {note}" for note in notes]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("The ferry left, and nobody knew it was late.", True),
+        ("Der alte Mann ging, und niemand wusste, warum. Sie lachten.", True),
+        ("Il dit : « Est-ce vrai ? » Puis il partit, sans se retourner, vers la gare. Il était tard.", True),
+        ("“Is it late?” he asked (twice). “No!”", True),
+        ("The ferry left , and nobody at St. Ives knew it was late .", False),
+        ("Am 3. Oktober kam er , und niemand wusste es .", False),
+        ("so the u.s. team said it would go on as it had all along and then it went on as it had before", False),
+        ("i do not know what to say to you", False),
+        ("我们坐在河岸上，看着渡船离开。 很晚了！", False),
+        ("S E Q W K V", False),
+        (". , ; : ! ?", False),
+        ("", False),
+    ],
+)
+def test_marks_are_attached_where_many_words_end_in_one(words: str, expected: bool) -> None:
+    assert Marks.of(words.split()).are_attached is expected
+
+
+def test_an_example_of_attached_marks_is_the_longest_word_of_letters() -> None:
+    assert Marks.of_texts(["At 10:30:00.123, Mr. Smith left, late."]).example == "left,"
+    assert Marks.of_texts(["1.2, 1.25, 1."]).example == "1.25,"
+
+
 CHAINS = "MKVLTAAGIVGLLLAQWSWA\nMKKTAIAIAV\nS E Q W\n"
 
 
@@ -151,6 +256,30 @@ def test_a_model_of_proteins_notes_that_texts_are_not_split_into_residues(
     assert (note in result.stderr.splitlines()) == is_noted
     assert (note in run("embed", "model", "a.txt", "--dry-run").stderr.splitlines()) == is_noted
     assert "Note" not in run("embed", "model", "a.fasta", "-o", "w.npz").stderr
+
+
+@pytest.mark.parametrize("language", ["zxx", "en"])
+@pytest.mark.parametrize(
+    ("text", "has_headers"),
+    [(">a\nseqw\n>b\nence\n", True), (">a the first\nseqw\n", True), (f"{CHAINS}> x\n", True), (CHAINS, False)],
+)
+def test_a_model_of_proteins_notes_headers_that_are_read_as_sentences(
+    text: str, has_headers: bool, language: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(tiny_folder, "model")
+    Path("model/README.md").write_text("# A model\n", encoding="utf-8")
+    label_card(Path("model/README.md"), {"language": [language]})
+    Path("a.txt").write_text(text, encoding="utf-8")
+    note = (
+        "Note: lines of the text begin with `>`, as headers of FASTA do, but each line was read as a sentence, and the "
+        "words of model are residues of proteins. If it is FASTA, give --input-format fasta."
+    )
+    is_noted = has_headers and language == "zxx"
+    for arguments in (["--dry-run"], ["-o", "v.npz"]):
+        assert (note in run("embed", "model", "a.txt", *arguments).stderr.splitlines()) == is_noted
+    if is_noted:
+        assert "FASTA" not in run("embed", "model", "a.txt", "-o", "w.npz", "--input-format", "fasta").stderr
 
 
 @pytest.mark.parametrize(

@@ -179,7 +179,7 @@ SOURCES: Rows = {
     "two softmaxes": (files({"a_softmax.hdf5": b"", "b_softmax.hdf5": b""}, NLPL), "b_softmax.hdf5", "`softmax`"),
     "not there": (lambda folder: folder / "gone", "there is no folder or file", "gone"),
     "no use for it": (
-        lambda _: (MANYLANGS, NamedFiles(vocabulary=Path("x"), options=Path("y"))),
+        lambda _: (MANYLANGS, NamedFiles(vocabulary=Path(__file__), options=Path(__file__))),
         "takes no `options` or `vocabulary` file",
     ),
     "dump, another array": (words(BASE, VOCABULARY[:7], {"vectors": VECTORS}), "embedding"),

@@ -269,6 +269,14 @@ def test_info_of_a_published_model_downloads_nothing_and_says_what_does(
     assert not is_missing("base")
 
 
+def test_the_facts_of_a_published_model_name_the_file_with_its_perplexity_and_licence() -> None:
+    facts = dict(KeptModels().facts("original-lm"))["facts"]
+    text = Path(facts).read_text(encoding="utf-8")
+    assert "\n## Licence\n" in text
+    assert "perplexity of the language model" in text
+    assert "facts" not in dict(KeptModels().facts("nlpl-210"))
+
+
 def test_without_a_network_a_traceback_has_only_the_error_with_the_advice(kept: KeptModels, server: FileServer) -> None:
     server.stop()
     with pytest.raises(ConversionError) as refusal:

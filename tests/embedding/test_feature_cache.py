@@ -122,6 +122,36 @@ def test_a_kept_file_with_one_other_bit_is_refused_and_an_earlier_version_s_gets
     assert (file.read_bytes(), sum_file.read_bytes()) == (content, line)
 
 
+def test_an_earlier_version_s_file_is_read_where_its_checksum_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset, model = make_dataset("labelling"), make_task_model("labelling")
+    whole = add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
+    (sum_file,) = tmp_path.glob("*.sha256")
+    sum_file.unlink()
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(f"{path} may not be written")
+
+    monkeypatch.setattr("elmo_hf.embedding.feature_cache.new_file", refuse)
+    again = add_bilm_layers(dataset, model, TOKENIZER, folder=tmp_path)
+    assert not sum_file.exists()
+    for row, expected in zip(again, whole, strict=True):
+        np.testing.assert_array_equal(row["bilm_layers"], expected["bilm_layers"])
+
+
+def test_a_result_has_its_name_only_after_its_checksum_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("elmo_hf.embedding.feature_cache.new_file", stop)
+    with pytest.raises(KeyboardInterrupt):
+        add_bilm_layers(make_dataset("labelling"), make_task_model("labelling"), TOKENIZER, folder=tmp_path)
+    assert [*tmp_path.glob("*.arrow")] == []
+
+
 def test_while_layers_are_computed_nothing_has_a_name_of_their_folder_and_what_a_killed_process_left_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

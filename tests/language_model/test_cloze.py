@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 import torch
 from torch import Tensor
@@ -11,7 +13,7 @@ from transformers import AutoModelForPreTraining
 
 import elmo_hf
 from elmo_hf import ElmoForPreTraining, ElmoTokenizer, predict_words, tiny_model, tiny_tokenizer
-from elmo_hf.language_model.cloze import gap_log_probs, gaps
+from elmo_hf.language_model.cloze import gap_log_probs, gaps, rank_words
 from tests.helpers.commands import output_of
 from tests.helpers.one_direction import forward_half
 from tests.helpers.tiny_lm import WORDS, assert_close, tiny_lm, tiny_word_lm, tokenizer_of
@@ -80,6 +82,17 @@ def test_candidates_keep_their_probabilities() -> None:
         assert chosen == [each for each in everything if each.word in candidates]
 
 
+def test_a_product_that_32_bits_cannot_hold_is_not_zero() -> None:
+    tokenizer = tokenizer_of(tiny_lm())
+    log_probs = torch.zeros(2, 1, len(WORDS))
+    log_probs[:, :, 5] = -80
+    (ranked,) = rank_words(log_probs, tokenizer, 99, None, "both")
+    rarest = ranked[-1]
+    assert rarest.word_class == 5
+    expected = np.exp(-160) / (len(WORDS) - 1)
+    assert rarest.probability == pytest.approx(expected, rel=1e-4, abs=0)  # log-probabilities have 32 bits
+
+
 def test_the_pipeline_answers_as_the_stock_one(tmp_path: Path) -> None:
     model = tiny_lm()
     tokenizer = tokenizer_of(model)
@@ -106,13 +119,19 @@ def table(output: str) -> list[list[str]]:
     return [line.split() for line in output.splitlines() if line.startswith("  ")]
 
 
+def shown(probability: float | None) -> str:
+    """Four digits behind the point, or two digits and an exponent."""
+    assert probability is not None
+    return f"{probability:.4f}" if probability >= 0.001 else f"{probability:.1e}"
+
+
 def test_the_command_prints_the_probabilities(tmp_path: Path) -> None:
     text = "The old ___ told us a story ."
     printed = output_of("fill", "tiny", text, "--top-k", 3)
     model, tokenizer = tiny_model(ElmoForPreTraining), tiny_tokenizer()
     best = predict_words(model, tokenizer, text.split(), top_k=3)
     numbers = [(each.probability, each.forward, each.backward) for each in best]
-    rows = [[each.word, *(f"{number:.4f}" for number in row)] for each, row in zip(best, numbers, strict=True)]
+    rows = [[each.word, *map(shown, row)] for each, row in zip(best, numbers, strict=True)]
     assert printed.splitlines()[0] == text
     assert table(printed) == [["word", "both", "forward", "backward"], *rows]
     (tmp_path / "a.jsonl").write_text('["The", "___", "."]\n\n' + json.dumps("We saw a ___ and a ___.") + "\n")
@@ -121,3 +140,49 @@ def test_the_command_prints_the_probabilities(tmp_path: Path) -> None:
     header, *found = table(printed)
     assert header == ["word", "backward", "forward"]
     assert sorted(row[0] for row in found) == [*["man"] * 3, *["ship"] * 3, *["word"] * 2]
+    (small,) = [row for row in table(output_of("fill", "tiny", text, "--candidates", "ship")) if row[0] == "ship"]
+    (ship,) = predict_words(model, tokenizer, text.split(), candidates=["ship"])
+    assert ship.probability < 0.0001
+    assert small == ["ship", shown(ship.probability), shown(ship.forward), shown(ship.backward)]
+
+
+@pytest.mark.parametrize(
+    ("direction", "names"),
+    [
+        ("both", ["both", "forward", "backward"]),
+        ("forward", ["forward", "backward"]),
+        ("backward", ["backward", "forward"]),
+    ],
+)
+def test_the_command_writes_the_words_of_each_gap_as_a_table(direction: str, names: list[str], tmp_path: Path) -> None:
+    sentences = ["We don't ___ it .", "", "The ___ of an old ___ ."]
+    rows = [f'{number},"{sentence}"\n' for number, sentence in enumerate(sentences)]
+    (tmp_path / "gaps.csv").write_text("".join(["item,said\n", *rows]), encoding="utf-8")
+    command = ("fill", "tiny", tmp_path / "gaps.csv", "--column", "said", "--top-k", 2, "--direction", direction)
+    printed = output_of(*command, "-o", tmp_path / "words.csv")
+    assert printed.endswith(f"Wrote {tmp_path / 'words.csv'}.\n")
+    written = pyarrow.csv.read_csv(tmp_path / "words.csv")
+    assert written.column_names == ["sentence", "position", "word", *names]
+    model, tokenizer = tiny_model(ElmoForPreTraining), tiny_tokenizer()
+    expected = []
+    for number, place in ((0, 3), (2, 1), (2, 5)):
+        words = tokenizer.tokenize(sentences[number])
+        best = predict_words(model, tokenizer, words, place, top_k=2, direction=direction)
+        expected += [(number, place + 1, prediction) for prediction in best]
+    for row, (number, position, prediction) in zip(written.to_pylist(), expected, strict=True):
+        assert (row["sentence"], row["position"], row["word"]) == (number, position, prediction.word)
+        # Several gaps are multiplied with the softmax at once, which rounds differently.
+        assert row[direction] == pytest.approx(prediction.probability, rel=1e-4, abs=0)
+        assert row["forward"] == pytest.approx(prediction.forward, rel=1e-4, abs=0)
+        assert row["backward"] == pytest.approx(prediction.backward, rel=1e-4, abs=0)
+
+
+def test_a_forward_model_fills_gaps_without_backward_probabilities(tmp_path: Path) -> None:
+    model = forward_half(tiny_lm())
+    model.save_pretrained(tmp_path / "half")
+    tokenizer_of(model).save_pretrained(tmp_path / "half")
+    printed = output_of("fill", tmp_path / "half", "the ___ left .", "-o", tmp_path / "words.parquet")
+    assert table(printed)[0] == ["word", "both", "forward"]
+    written = pyarrow.parquet.read_table(tmp_path / "words.parquet")
+    assert written.column_names == ["sentence", "position", "word", "both", "forward"]
+    assert written["both"].to_pylist() == pytest.approx(written["forward"].to_pylist(), rel=1e-5)  # normalised again

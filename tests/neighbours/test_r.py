@@ -1,6 +1,7 @@
 """R itself reads the tables of commands, with the options that the pages give."""
 
 import json
+import math
 import os
 import re
 import shutil
@@ -89,6 +90,7 @@ def test_r_joins_regions_to_reading_times(tmp_path: Path) -> None:
     command = ("score", "tiny", tmp_path / "a.txt", "--words", "whitespace")
     output_of(*command, "--per-word", tmp_path / "regions.tsv", "--regions", "--documents", "--skip-unknown")
     times = "times <- data.frame(document = c(0, 1), document_sentence = 0, region = c(0, 1), ms = c(187, 302))\n"
+    times += 'times$shown <- c("NA", "NA")\n'
     code = "cat(joined$word, class(joined$forward_bits), class(joined$is_unknown), joined$ms)"
     assert r(times + block_with("regions", "surprisal.md") + code, tmp_path) == ["NA NA numeric logical 187 302"]
 
@@ -107,8 +109,11 @@ def test_r_adds_the_columns_of_a_table_of_sentences_and_sums_the_words_of_each(t
         cat(nrow(sums), sums$item, sums$forward_bits, "\n")
         cat(per_sentence$forward_bits, sep = "\n")
     """
-    blocks = block_with("read.csv2") + block_with("per_sentence") + block_with("stimuli_regions.csv")
-    first, second, third, *sums = map(str.strip, r(blocks + code, tmp_path))
+    parts = ("read.csv2", "identical", "per_sentence", "stimuli_regions.csv")
+    blocks = "".join(map(block_with, parts))
+    printed = r(blocks + code, tmp_path)
+    assert [line for line in printed if line.startswith("conditionb ")] != []  # the coefficients of the regression
+    first, second, third, *sums = map(str.strip, printed[-6:])
     assert first == "7 8 9 b a b We He It"
     assert second == "TRUE He paid \u20ac500; she left ."
     table = pyarrow.csv.read_csv(surprisals).to_pylist()
@@ -136,12 +141,90 @@ def test_r_adds_the_columns_of_a_table_of_sentences_and_sums_the_words_of_each(t
     assert len(sums) == 3
 
 
+def test_r_stops_if_a_table_of_sentences_was_sorted_or_changed_since_it_was_scored(tmp_path: Path) -> None:
+    sentences = ["The old bank .", "", 'She said ""bank"" .', "A\nbank\u00a0?", "NA is null .", "", "The old bank ."]
+    sentences *= 2  # with more than ten rows, numbers in the order of letters would be another order
+    sentences.append("It\u2019s over .")
+
+    def write(folder: str, texts: list[str]) -> Path:
+        rows = [f'{number};"{text}"\r\n' for number, text in enumerate(texts)]
+        (tmp_path / folder).mkdir()
+        path = tmp_path / folder / "stimuli.csv"
+        path.write_bytes("".join(["item;sentence\r\n", *rows]).encode("cp1252"))
+        return path
+
+    scored = write("same", sentences)
+    (tmp_path / "surprisals").mkdir()
+    table = tmp_path / "surprisals" / "stimuli_surprisal.csv"
+    output_of("score", "tiny", scored, "--encoding", "cp1252", "--column", "sentence", "--per-word", table)
+    write("sorted", sorted(sentences))
+    write("swapped", [sentences[0], *sentences[2:4], sentences[1], *sentences[4:]])
+    write("without_blank", [*sentences[:1], *sentences[2:]])
+    write("shorter", sentences[:-1])
+    write("longer", [*sentences, "One more ."])
+    blocks = block_with("read.csv2") + block_with("identical")
+    code = f"""
+        for (folder in c("same", "sorted", "swapped", "without_blank", "shorter", "longer")) {{
+            file.copy("surprisals/stimuli_surprisal.csv", folder)
+            setwd(folder)
+            end <- tryCatch({{\n{blocks}"passed"\n}}, error = function(error) "stopped")
+            setwd("..")
+            cat(folder, end, "\\n")
+        }}
+    """
+    ends = dict(line.split() for line in r(code, tmp_path))
+    assert ends.pop("same") == "passed"
+    assert ends == dict.fromkeys(("sorted", "swapped", "without_blank", "shorter", "longer"), "stopped")
+
+
+def test_r_finds_a_word_at_its_place_in_each_sentence_and_the_surprisal_of_the_region_before(tmp_path: Path) -> None:
+    table = """
+        words <- c("The", "bank", "fell.", "Old", "banks", "The", "embankment", "bank.")
+        regions <- data.frame(sentence = c(0, 0, 0, 1, 1, 11, 11, 11), word = words, forward_bits = c(1:4, NA, 6:8))
+    """
+    code = 'cat(banks$word, "\\n"); cat(regions$bits_before, "\\n")'
+    blocks = block_with('grepl("^bank"') + block_with("regions$bits_before")
+    banks, before = r(table + blocks + code, tmp_path)
+    assert banks.split() == ["bank", "banks", "bank."]
+    assert before.split() == ["NA", "1", "2", "NA", "4", "NA", "6", "7"]
+
+
+def test_r_gives_each_row_of_reading_times_the_surprisal_of_the_row_before(tmp_path: Path) -> None:
+    table = """
+        d <- data.frame(item = c("1", "1", "1", "2", "2"), sentence = c("1", "1", "2", "1", "1"), forward_bits = 1:5)
+        d$is_unknown <- c(FALSE, FALSE, FALSE, TRUE, FALSE)
+    """
+    code = "cat(d$bits_before)"
+    assert r(table + block_with("d$bits_before") + code, tmp_path) == ["NA 1 NA NA NA"]
+
+
+def test_r_writes_the_sentences_of_each_condition_in_utf_8_and_one_a_line(tmp_path: Path) -> None:
+    table = """
+        stim <- data.frame(condition = c("a", "b", "a"), text = c("A caf\u00e9 .", "Yes .", "One\nline ."))
+    """
+    assert r(table + block_with("writeLines"), tmp_path) == []
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "A caf\u00e9 .\nOne line .\n"
+    assert (tmp_path / "b.txt").read_text(encoding="utf-8") == "Yes .\n"
+
+
+def test_r_reads_the_words_for_gaps(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("The ___ of the ___ .\n\nAn old ___ .\n", encoding="utf-8")
+    output_of("fill", "tiny", tmp_path / "a.txt", "--top-k", 2, "-o", tmp_path / "gaps.csv")
+    written = pyarrow.csv.read_csv(tmp_path / "gaps.csv").to_pylist()
+    code = 'cat(best$sentence, best$position, "\\n"); cat(best$word, sep = "\n"); cat(words$forward_bits, sep = "\n")'
+    places, *lines = r(block_with("gaps.csv", "cloze.md") + code, tmp_path)
+    assert places.split() == ["0", "0", "2", "2", "5", "3"]
+    assert lines[:3] == [row["word"] for row in written[::2]]
+    bits = [-math.log2(row["forward"]) for row in written]
+    assert [float(line) for line in lines[3:]] == pytest.approx(bits, rel=1e-5)  # R prints seven digits
+
+
 @pytest.mark.parametrize("mark", [",", "."])
 def test_r_compares_surprisals_with_times_that_have_decimal_commas_or_points(mark: str, tmp_path: Path) -> None:
     columns = {"word": ["a", "b", "c"], "forward_bits": [1.5, 2.5, 4.0], "is_unknown": [False, False, False]}
     columns["ms"] = [f"312{mark}5", f"200{mark}25", f"190{mark}75"]
-    write_text_table(tmp_path / "surprisal.csv", pa.table(columns))
-    assert r(f"{READING}{block_with('lm(')}cat(d$ms)", tmp_path)[-1] == "312.5 200.25 190.75"
+    write_text_table(tmp_path / "scored.csv", pa.table(columns))
+    assert r(f"{block_with('lm(ms')}cat(d$ms)", tmp_path)[-1] == "312.5 200.25 190.75"
 
 
 def test_r_joins_the_vectors_of_usages_to_their_table_and_finds_the_same_distances(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Weights in huge pages: the same numbers, in memory for which huge pages were asked."""
 
+import errno
 import mmap
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from elmo_hf.kernels.processor_kernels import ProcessorKernels
 from tests.helpers.scan_layers import Operators
 
 needs_huge_pages = pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="only Linux has huge pages")
+needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 MAPPINGS = Path("/proc/self/smaps")
 SHAPE = (1024, 520)  # in float32 a little more than a page
 
@@ -66,7 +69,17 @@ def test_a_tensor_stays_where_there_are_no_huge_pages(monkeypatch: pytest.Monkey
 
 
 @needs_huge_pages
-@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
+def test_a_tensor_stays_where_there_is_no_memory_for_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    tensor = torch.ones(SHAPE)
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    assert in_huge_pages(tensor) is tensor
+
+
+@needs_huge_pages
+@needs_onednn
 def test_packing_moves_a_weight_in_float32_whose_copy_is_used_and_which_learns() -> None:
     weight = nn.Parameter(torch.randn(SHAPE))
     rows = torch.randn(1, 3, SHAPE[1])
@@ -88,3 +101,36 @@ def test_packing_leaves_a_weight_in_bfloat16_where_it_is() -> None:
     address = weight.data_ptr()
     ProcessorKernels(multiplies_bfloat16=True).pack(weight)
     assert weight.data_ptr() == address
+
+
+@needs_onednn
+def test_packing_again_moves_no_unchanged_weight_and_makes_no_other_copy() -> None:
+    weight = nn.Parameter(torch.randn(SHAPE))
+    kernels = ProcessorKernels()
+    kernels.pack(weight)
+    address, (copy, _) = weight.data_ptr(), kernels.kept[weight]
+    kernels.pack(weight)
+    assert weight.data_ptr() == address
+    assert kernels.kept[weight][0] is copy
+    with torch.no_grad():
+        weight[3, 5] += 1
+    kernels.pack(weight)
+    assert kernels.kept[weight][0] is not copy
+
+
+@needs_onednn
+def test_packing_leaves_a_weight_where_it_is_in_shared_memory_or_made_in_inference_mode() -> None:
+    with torch.inference_mode():
+        made_in_inference = nn.Parameter(torch.randn(SHAPE), requires_grad=False)
+    shared = nn.Parameter(torch.randn(SHAPE))
+    shared.share_memory_()
+    kernels = ProcessorKernels()
+    for weight in (made_in_inference, shared):
+        address = weight.data_ptr()
+        kernels.pack(weight)
+        assert weight.data_ptr() == address
+    assert shared.is_shared()
+    rows = torch.randn(1, 2, SHAPE[1])
+    torch.testing.assert_close(
+        kernels.products([made_in_inference]).times(rows)[0], rows[0] @ made_in_inference.t(), rtol=1e-5, atol=1e-4
+    )

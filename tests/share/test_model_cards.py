@@ -11,8 +11,8 @@ from transformers.modelcard import TrainingSummary
 
 from elmo_hf import ElmoConfig
 from elmo_hf.conversion.published import PUBLISHED
+from elmo_hf.share.facts_files import TEMPLATES
 from elmo_hf.share.model_card import (
-    TEMPLATES,
     CardContent,
     Conversion,
     as_list,

@@ -16,6 +16,7 @@ from transformers import Trainer
 
 from elmo_hf import ElmoModel
 from elmo_hf.folder.listed_files import compare_with_list
+from elmo_hf.share.saved_card import label_card
 from elmo_hf.share.training_card import ElmoTrainer
 from tests.helpers.checkpoints import run_online
 from tests.helpers.commands import assert_fails, output_of, run
@@ -84,7 +85,7 @@ def test_a_push_removes_what_the_repository_has_of_an_earlier_model_and_leaves_o
     assert online.files("org/elmo").keys() == {*others, *(path.name for path in copied.iterdir())}
     assert len(online.repositories["org/elmo"].commits) == 2
     output_of("push", copied, "org/elmo")
-    (message,) = [record.getMessage() for record in caplog.records if record.name == "elmo_hf.text"]
+    (message,) = [message for message in caplog.messages if "Removed" in message]
     assert all(name in message for name in stale)
 
 
@@ -185,6 +186,7 @@ def test_the_list_that_is_pushed_is_true_of_edited_files_and_of_a_folder_without
 def test_a_note_names_the_code_and_settings_that_differ_from_the_list(
     online: LoopbackHub, copied: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    label_card(copied / "README.md", {"license": "mit"})
     output_of("push", copied, "org/whole")
     assert caplog.messages == []
     with (copied / "heads_elmo.py").open("a", encoding="utf-8") as file:
@@ -195,6 +197,27 @@ def test_a_note_names_the_code_and_settings_that_differ_from_the_list(
     output_of("push", copied, "org/edited")
     (message,) = caplog.messages
     assert message.startswith(f"Note: heads_elmo.py, tokenizer.json changed or went missing since {copied}/SHA256SUMS")
+
+
+@pytest.mark.parametrize("name", ["elmo", "org/elmo"])
+@pytest.mark.parametrize("licence", [None, "mit"])
+def test_notes_before_anything_is_sent_name_a_missing_licence_and_owner(
+    licence: str | None, name: str, online: LoopbackHub, copied: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    if licence is not None:
+        label_card(copied / "README.md", {"license": licence})
+    online.shutdown()
+    online.server_close()
+    assert_fails(run("push", copied, name), 1, f"pushing to {name} at {online.url} failed. ")
+    expected = []
+    if licence is None:
+        expected.append(
+            f"Note: {copied}/README.md names no licence, so nobody knows whether they may use the model. `elmo-hf card "
+            f"{copied} --license NAME` writes it into the card; then push again."
+        )
+    if name == "elmo":
+        expected.append("Note: elmo names no organisation or user, so the repository is in the account of your token.")
+    assert caplog.messages == expected
 
 
 def test_a_pushed_language_model_has_its_softmax_in_a_shard_of_its_own(online: LoopbackHub) -> None:

@@ -24,7 +24,10 @@ def make(*arguments: Any, **options: Any) -> Callable[[], Any]:
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "number": (call(5), ValueError, "text"),
-    "None": (call(["a", None]), ValueError, "None"),
+    "None": (call(["a", None]), ValueError, "found None, as an empty cell of a table is read; leave such rows out."),
+    "NaN": (call(["a", float("nan")]), ValueError, "found nan, as an empty cell of a table is read"),
+    "infinity": (call(["a", float("inf")]), ValueError, "is_split_into_words=True`, found inf."),
+    "a column": (call(np.array(["a", "b"])), ValueError, "type ndarray; give a column of texts as a list"),
     "words not announced": (call([["a"]]), ValueError, "is_split_into_words"),
     "a number as words": (call(5, **SPLIT), ValueError, "is_split_into_words"),
     "a string as words": (call("a b", **SPLIT), ValueError, "a b"),
