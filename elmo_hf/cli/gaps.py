@@ -106,6 +106,8 @@ def _refuse_without_gap(text: str) -> None:
 
     if GAP.search(text) is not None:
         return
+    if os.path.isdir(text):
+        raise ValueError(f"{text} is a folder; give a file of sentences, or a sentence, with ___ in place of a word.")
     if _names_file(text):
         raise ValueError(
             f"there is no file {text}; give a file of sentences, or a sentence, with ___ in place of a word."

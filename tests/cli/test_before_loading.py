@@ -68,6 +68,7 @@ WRONG = {
     f"score {BROKEN} bad.jsonl": "bad.jsonl, line 1: ",
     f"score {BROKEN} none.csv --column line --by item --per-word s.tsv": "there is no file or folder none.csv.",
     f"score {BROKEN} table.csv --column line --by who --per-word s.tsv": "table.csv has no column 'who'",
+    f"fill {BROKEN} other": "other is a folder; give a file of sentences, or a sentence, with ___ in place of a word.",
     f"fill {BROKEN} none.txt": "there is no file none.txt; give a file of sentences, or a sentence, with ___ in place",
     f"fill {BROKEN} none.csv --column line": "there is no file none.csv;",
     f"fill {BROKEN} none": "there is no gap in 'none', and no file has this name: write ___",
