@@ -33,7 +33,7 @@ from elmo_hf.conversion.refusals import ConversionError
 from tests.helpers.archives import write_tar, write_zip
 from tests.helpers.checkpoints import BASE, TINY_LM, bits
 from tests.helpers.commands import assert_fails, output_of, run
-from tests.helpers.file_server import FAULTS, UNANNOUNCED, FileServer, serving
+from tests.helpers.file_server import FAULTS, LARGE, TOO_LARGE, UNANNOUNCED, FileServer, serving
 from tests.helpers.language_models import state_of
 from tests.helpers.loopback_hub import LoopbackHub
 
@@ -178,6 +178,15 @@ def test_a_file_that_is_larger_than_any_checkpoint_is_not_taken(fault: str, serv
         fetch([url], path, most_bytes=size - 2)
     assert list(tmp_path.iterdir()) == []
     assert fetch([url], path, most_bytes=size).stat().st_size == size
+
+
+def test_a_file_of_which_a_server_announces_too_large_a_size_is_refused_before_the_download(
+    server: FileServer, tmp_path: Path
+) -> None:
+    server.fault = TOO_LARGE
+    with pytest.raises(ConversionError, match=rf"but sends {LARGE:,} or more"):
+        fetch([f"{server.url}{SMALL}/{OPTIONS}"], tmp_path / OPTIONS)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_each_address_that_fails_is_named_once_and_the_advice_comes_last(

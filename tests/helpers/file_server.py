@@ -10,11 +10,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 HTML = b"<!DOCTYPE html><html><body>Sign in to this network</body></html>"
 FAULTS = ("cut", "chunk cut", "silent", "no network", "no content", "gzip", "no length")
 UNANNOUNCED = "unannounced"  # the file is sent whole, without its size, which is no fault
+TOO_LARGE = "too large"  # a size is announced that no disk has room for
+LARGE = 1 << 50
 SECONDS_OF_SILENCE = 5
 
 
 class FileServer(ThreadingHTTPServer):
-    """Serves `contents` by path, and remembers what was asked for; `fault` is one of `FAULTS`, or `UNANNOUNCED`."""
+    """Serves `contents` by path, and remembers what was asked for.
+
+    `fault` is one of `FAULTS`, or `UNANNOUNCED`, or `TOO_LARGE`.
+    """
 
     daemon_threads = True
 
@@ -61,6 +66,8 @@ class Handler(BaseHTTPRequestHandler):
             return {"Transfer-Encoding": "chunked"}
         if fault in ("no content", UNANNOUNCED):
             return {}
+        if fault == TOO_LARGE:
+            return {"Content-Length": str(LARGE)}
         headers = {"Content-Length": "abc" if fault == "no length" else str(len(content))}
         if fault == "gzip":
             headers["Content-Encoding"] = "gzip"
