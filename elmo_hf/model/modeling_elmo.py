@@ -12,11 +12,13 @@ inserts and removes nothing; padding may be on either side; equal words of a bat
 long texts are read in pieces (`BiLM.read_in_pieces`).
 """
 
+import contextlib
 import copy
 import functools
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -306,6 +308,8 @@ class ElmoPreTrainedModel(PreTrainedModel):
         if kwargs.get("state_dict") is not None:
             written["state_dict"] = dict(kwargs["state_dict"])  # transformers empties what it writes
         super().save_pretrained(save_directory, **written)
+        if is_main_process and not is_adapter:
+            _let_readers_of_config_read_weights(Path(save_directory))
         if must_push and is_main_process:
             repo_id = pushing.pop("repo_id", os.path.basename(save_directory))
             self._push(repo_id, kwargs, pushing)
@@ -389,6 +393,14 @@ class ElmoPreTrainedModel(PreTrainedModel):
         else:
             # Modules of a task head, and children of ours, which their parent overwrites afterwards.
             super()._init_weights(module)
+
+
+def _let_readers_of_config_read_weights(folder: Path) -> None:
+    """Gives weights the permissions of `config.json`: safetensors writes files that nobody else on a disk may read."""
+    permissions = stat.S_IMODE((folder / "config.json").stat().st_mode)
+    for weights in folder.glob("model*.safetensors"):
+        with contextlib.suppress(OSError):  # a file system without permissions
+            weights.chmod(permissions)
 
 
 def file_of(source: str, name: str, revision: str | None) -> Path | None:

@@ -226,6 +226,13 @@ def test_a_save_that_is_refused_leaves_the_config_as_it_was(tmp_path: Path) -> N
     assert model.config.scalar_mix_weights == weights
 
 
+def test_who_may_read_the_config_may_read_the_weights(tmp_path: Path) -> None:
+    tiny_language_models().save_pretrained(tmp_path, max_shard_size="2KB")
+    shards = [*tmp_path.glob("model-*.safetensors")]
+    assert len(shards) > 1
+    assert {path.stat().st_mode for path in shards} == {(tmp_path / "config.json").stat().st_mode}
+
+
 OLD_FOLDER = FIXTURES / "folder_of_0_1_0_generated"
 OLD_CODE = """
 import torch
