@@ -126,10 +126,25 @@ def unknown_name(name: str, published: Mapping[str, Published]) -> str:
     return f"there is no published model {shortened(repr(name))}; the names are {listed(published)}.{proposal}"
 
 
+def _mirror() -> str:
+    """The address of a mirror that the environment variable names; "" without one."""
+    address = os.environ.get(MIRROR_VARIABLE, "")
+    if address and "://" not in address:
+        raise ConversionError(
+            f"the environment variable {MIRROR_VARIABLE} must be an address such as http://{address}, found "
+            f"{address!r}."
+        )
+    return address
+
+
 def absolute(addresses: Mapping[str, Sequence[str]], base_url: str | None = None) -> dict[str, list[str]]:
-    """The same addresses with `base_url` in front of relative ones; None: that of a mirror, or `BASE_URL`."""
+    """The same addresses with `base_url` in front of relative ones; None: that of a mirror, or `BASE_URL`.
+
+    Raises:
+        ConversionError: if the address of the mirror has no `http://` or the like.
+    """
     if base_url is None:
-        base_url = os.environ.get(MIRROR_VARIABLE, "")
+        base_url = _mirror()
     if base_url == "":
         base_url = BASE_URL
     folder = f"{base_url.rstrip('/')}/"  # `urljoin` replaces what follows the last slash
@@ -327,10 +342,9 @@ def find_download(name: str, options: DownloadOptions) -> Download:
     if advice_on_answers is None:
         advice_on_answers = advice
     if _is_of_mirror(row, options):
-        advice_on_answers = (
-            f"The address comes from {MIRROR_VARIABLE}; correct it or the server, and give the same command again. "
-            f"{advice_on_answers}"
-        )
+        source = f"The address comes from {MIRROR_VARIABLE}; correct it or the server, and give the same command again."
+        advice = f"{source} {advice}"
+        advice_on_answers = f"{source} {advice_on_answers}"
     addresses = row.addresses if options.origin is None else row.below(options.origin)
     if not addresses:
         raise ConversionError(f"the published model {name} has no known address, so you must fetch its files. {advice}")

@@ -624,7 +624,7 @@ def test_every_command_takes_the_format_of_its_input(
     assert [result.exit_code for result in results] == [1, 1]
     # Above it there may be a progress bar, with times.
     first, second = (result.stderr.splitlines()[-1] for result in results)
-    assert "FASTA has a line" in first
+    assert "FASTA has a line `>NAME`, then lines of letters, gaps (`-`) and stops (`*`), found `/` in" in first
     assert second == first
 
 

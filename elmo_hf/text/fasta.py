@@ -12,7 +12,7 @@ from typing import Literal
 from .notes import note
 from .text_files import MAX_CHARACTERS, TOO_LONG, WORD_COST, TextFile
 
-RESIDUES = re.compile("[A-Z*-]*")
+NO_RESIDUE = re.compile("[^A-Z*-]")
 # Signs that are no residues, and their meanings.
 MARKS = {"-": "gap", "*": "stop"}
 # In a file whose name does not say what it holds: lines of residues in capitals (of bases, in small letters too), and
@@ -63,8 +63,13 @@ def fasta_sentences(file: TextFile) -> Iterator[Protein]:
             has_header = True
             continue
         residues = "".join(line.split()).upper()
-        if not RESIDUES.fullmatch(residues):
-            raise file.fault(f"FASTA has a line `>NAME`, then lines of letters, found {line[:80]!r}.", number)
+        sign = NO_RESIDUE.search(residues)
+        if sign is not None:
+            raise file.fault(
+                f"FASTA has a line `>NAME`, then lines of letters, gaps (`-`) and stops (`*`), found `{sign[0]}` in "
+                f"{line.strip()[:80]!r}.",
+                number,
+            )
         if residues and is_begun and not has_header:
             raise file.fault(
                 "several lines of residues stand before the first line `>NAME`, so they may be one protein or several. "

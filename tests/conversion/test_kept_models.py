@@ -194,6 +194,13 @@ def test_after_a_wrong_answer_of_a_mirror_the_error_names_its_variable(
     monkeypatch.setenv("ELMO_HF_BASE_URL", server.url)
     with pytest.raises(ConversionError, match=fault):
         replace(kept, base_url=None).folder_of("base")
+    monkeypatch.setenv("ELMO_HF_BASE_URL", "http://127.0.0.1:9/")  # where nothing answers
+    with pytest.raises(ConversionError, match=fault):
+        replace(kept, base_url=None).folder_of("base")
+    monkeypatch.setenv("ELMO_HF_BASE_URL", "localhost:8123")
+    with pytest.raises(ConversionError, match="ELMO_HF_BASE_URL must be an address such as http://localhost:8123, "):
+        replace(kept, base_url=None).folder_of("base")
+    monkeypatch.setenv("ELMO_HF_BASE_URL", server.url)
     far = {"base": replace(TABLE["base"], options=f"{server.url}none", weights=f"{server.url}none")}
     with pytest.raises(ConversionError) as refusal:
         replace(kept, base_url=None, published=far).folder_of("base")
