@@ -149,9 +149,11 @@ def test_info_of_a_model_on_the_hub_downloads_no_weights(
     online.add("org/secret", bert, is_private=True)
     there, here = (output_of("info", name).splitlines() for name in ("org/elmo", tiny_folder))
     assert there[0].split() == ["model", "org/elmo"]
-    *here, card, checksum, _ = here  # a repository has no list of checksums on this disk
-    assert (card.split()[0], checksum.split()[0]) == ("card", "SHA-256")
-    assert there[1:-1] == here[1:]
+    *here, card_here, checksum, _ = here  # a repository has no list of checksums on this disk
+    *there, card_there, _ = there
+    assert [line.split()[0] for line in (card_here, checksum, card_there)] == ["card", "SHA-256", "card"]
+    assert card_there.endswith("README.md")
+    assert there[1:] == here[1:]
     cached = {path.name for path in (tmp_path / "cache").glob("*/snapshots/*/*")}
     assert "config.json" in cached
     assert "model.safetensors" not in cached
