@@ -22,6 +22,7 @@ import classify_texts
 import compare_features
 import datasets
 import label_words
+import linguist
 import mix_weights
 import nearest_senses
 import numpy as np
@@ -290,6 +291,53 @@ def test_the_picture_of_senses_says_what_its_colours_mean(tmp_path: Path, monkey
     recipe.plt.close()
     assert [text.get_text() for text in legend.get_texts()] == ["A play", "We play"]
     assert "colour of the sentence (star) that it is nearest to in layer 2" in legend.get_title().get_text()
+
+
+WRAPPED_TEXT = """The ferry left the harbour at seven in the
+morning. It was late, and nobody on the quay
+knew why. Mr. Hale had been asleep, they
+said, when the tide turned. So the ferry was
+late.
+"""
+SENTENCES_OF_IT = [
+    "The ferry left the harbour at seven in the morning.",
+    "It was late, and nobody on the quay knew why.",
+    "Mr. Hale had been asleep, they said, when the tide turned.",
+    "So the ferry was late.",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "is_noted"),
+    [
+        (WRAPPED_TEXT, SENTENCES_OF_IT, True),
+        (f"ONE\n\n{WRAPPED_TEXT}", ["ONE", *SENTENCES_OF_IT], False),
+        (
+            "ONE\nWe left. They came\nTwo\nthree\nWe sang.\n",
+            ["ONE", "We left.", "They came", "Two", "three", "We sang."],
+            False,
+        ),
+    ],
+)
+def test_a_text_without_blank_lines_is_joined_if_its_lines_are_cut_within_sentences(
+    text: str, expected: list[str], is_noted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "raw.txt"
+    path.write_text(text, encoding="utf-8")
+    linguist.sentences(path, tmp_path / "sentences.txt")
+    assert (tmp_path / "sentences.txt").read_text(encoding="utf-8").splitlines() == expected
+    assert ("so all lines were joined" in capsys.readouterr().err) is is_noted
+
+
+def test_a_table_is_no_running_text_to_cut_into_sentences(tmp_path: Path) -> None:
+    path = tmp_path / "stimuli.csv"
+    path.write_text("item;sentence\n1;We sat. We left.\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"stimuli\.csv must be running text, but is read as a table\. Give it to the"):
+        linguist.sentences(path, tmp_path / "sentences.txt")
+    assert list(tmp_path.iterdir()) == [path]
+    linguist.sentences(path, tmp_path / "sentences.txt", input_format="text")
+    lines = (tmp_path / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    assert lines == ["item;sentence", "1;We sat.", "We left."]
 
 
 # The examples that are programs.
