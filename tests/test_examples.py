@@ -276,10 +276,41 @@ def test_nearest_senses_lists_neighbours_by_layer(tiny_folder: Path, capsys: pyt
     assert [rows[0][0], rows[6][0]] == ["Let us **play**", "We **play** here"]
     # The given sentence itself is left out, and in layer 0 the word itself.
     assert not any(row[2] in ("play", "We **play** here") for row in rows)
-    assert text.splitlines()[-2:] == ["2 times 'play' among 10 words", "Pictures: senses/play.png"]
+    assert text.splitlines()[-2:] == ["2 times 'play' among 10 words", "Picture: senses/play.png"]
     assert Path("senses/play.png").stat().st_size > 1000
     with pytest.raises(typer.BadParameter, match="'Let us go'"):
-        nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us go"])
+        nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us go"], output=Path("new"))
+
+
+@pytest.mark.usefixtures("made_up")
+def test_nearest_senses_draws_no_picture_of_a_word_that_the_corpus_has_not(
+    tiny_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("corpus.txt").write_text("We play here\nA harp\n", encoding="utf-8")
+    command = (str(tiny_folder), Path("corpus.txt"), "harp")
+    nearest_senses.main(*command, sentence=["A harp"], top=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == "0 times 'harp' among 3 words"
+    assert lines[-1] == "No picture, because corpus.txt has no 'harp' besides the given sentences."
+    assert not Path("senses").exists()
+    Path("corpus.txt").write_text("A harp\n\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"corpus\.txt has no words besides the given sentences; give a file with"):
+        nearest_senses.main(*command, sentence=["A harp"])
+
+
+@pytest.mark.usefixtures("made_up")
+def test_nearest_senses_keeps_an_earlier_picture_and_names_only_its_own(
+    tiny_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("corpus.txt").write_text("We play here\nA harp\n", encoding="utf-8")
+    Path("senses").mkdir()
+    Path("senses/play.png").write_text("earlier", encoding="utf-8")
+    with pytest.raises(FileExistsError, match=r"senses/play\.png exists already; remove it"):
+        nearest_senses.main("none", Path("corpus.txt"), "play")
+    nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "harp", sentence=["The harp"], top=1)
+    assert capsys.readouterr().out.splitlines()[-1] == "Picture: senses/harp.png"
+    assert sorted(path.name for path in Path("senses").iterdir()) == ["harp.png", "play.png"]
+    assert Path("senses/play.png").read_text(encoding="utf-8") == "earlier"
 
 
 def test_the_picture_of_senses_says_what_its_colours_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
