@@ -65,6 +65,10 @@ class KeptModels:
         """Whether the model can be downloaded; others must be fetched by hand."""
         return bool(self.published[name].addresses)
 
+    def lacks_softmax(self, name: str) -> bool:
+        """Whether the model is known to have no softmax before it is downloaded."""
+        return self.published[name].lacks_softmax
+
     def size_on_disk(self, name: str) -> str:
         """The size of a kept model's folder, such as `375 MB`; else `-`, or `by hand` if the model has no address."""
         if self.is_kept(name):

@@ -103,6 +103,11 @@ class Published:
         """The published MD5 of each file, by its field; empty if they were not published."""
         return dict(zip(self.addresses, self.md5.split(), strict=False))
 
+    @property
+    def lacks_softmax(self) -> bool:
+        """Whether the files are AllenNLP's two, of the biLM alone; of an archive this is not known."""
+        return self.options != "" and self.vocabulary == ""
+
     def below(self, url: str) -> dict[str, list[str]]:
         """The same with the files elsewhere: `url` is the address of the only file, or that in front of their names."""
         if len(self.addresses) < 2:

@@ -20,13 +20,15 @@ import typer
 
 from elmo_hf import ElmoTokenizer
 from elmo_hf.cli.arguments import Column, Encoding, InputFormat
-from elmo_hf.cli.errors import CONTEXT, Command, check_usage
+from elmo_hf.cli.errors import CONTEXT, Command, check_usage, say
 from elmo_hf.cli.split_notes import note_cut
 from elmo_hf.disk.tables import SEPARATORS, write_text_table
 from elmo_hf.disk.whole_files import check_new_file, new_file
 from elmo_hf.embedding.window_vectors import Selection, embed_window
 from elmo_hf.folder.loading import load_complete, load_tokenizer
-from elmo_hf.text.sentences import Sentence, read_lines, read_sentences, storable
+from elmo_hf.text.first_look import are_wrapped
+from elmo_hf.text.formats import SHOWN, Format
+from elmo_hf.text.sentences import Sentence, read_sentences, reading, storable
 
 sys.path.append(str(Path(__file__).parent / "tiny_model"))
 from english_sentences import split_sentences
@@ -54,16 +56,42 @@ def read_words(path: Path, read: Iterable[Sentence], tokenizer: ElmoTokenizer, i
     return texts
 
 
+def read_running_text(path: Path, encoding: str, input_format: Format | None) -> str:
+    """The text of a file; a file of another format, such as a table, is refused."""
+    with reading(path, encoding, input_format=input_format) as file:
+        if file.input_format != "text":
+            raise ValueError(
+                f"{path} must be running text, but is read as {SHOWN[file.input_format]}. Give it to the other "
+                "commands as it is, or export its text."
+            )
+        return "\n".join(map(str, file.sentences))
+
+
+def paragraphs_of(text: str, name: Path) -> list[str]:
+    """What is between the blank lines of a text; without any, its lines, or all of it if lines end within sentences."""
+    if re.search(r"\S\s*\n\s*\n\s*\S", text):  # a blank line between others
+        return re.split(r"\n\s*\n", text)
+    lines = text.splitlines()
+    if are_wrapped(lines):
+        say(
+            f"Note: {name} has no blank lines, and most of its lines end within a sentence, so all lines were joined. "
+            "A heading becomes part of the sentence after it; put a blank line after each.",
+            is_error=True,
+        )
+        return [text]
+    return lines
+
+
 @app.command(cls=Command)
-def sentences(text: Path, output: Path, encoding: Encoding = "utf-8") -> None:
-    """Cut an English text into sentences, one a line. Paragraphs end at blank lines, or without any at each line."""
+def sentences(text: Path, output: Path, encoding: Encoding = "utf-8", input_format: InputFormat = None) -> None:
+    """Cut an English text into sentences, one a line.
+
+    Paragraphs end at blank lines. Without any, each line is a paragraph, unless most lines end within a sentence: then
+    all lines are joined, and a note says so.
+    """
     check_new_file(output)
-    content = "".join(read_lines(text, encoding))
-    paragraphs = content.splitlines()
-    if re.search(r"\S\s*\n\s*\n\s*\S", content):  # a blank line between others
-        paragraphs = re.split(r"\n\s*\n", content)
     lines: list[str] = []
-    for paragraph in paragraphs:
+    for paragraph in paragraphs_of(read_running_text(text, encoding, input_format), text):
         joined = " ".join(paragraph.split())
         if joined:
             lines += filter(None, split_sentences(joined))

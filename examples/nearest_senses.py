@@ -11,7 +11,8 @@ sentences each are built in. The table has, for each sentence and layer,
 
 In layer 0, the context-free vector, each other spelling is listed once. `WORD.png` has a panel for each layer: the word
 in its sentences of the corpus, on the two principal components, in the colour of the given sentence (a star) that is
-nearest in the top layer. Without context all occurrences of a spelling are one point.
+nearest in the top layer. Without context all occurrences of a spelling are one point. There is no picture of a word
+that CORPUS does not have.
 
 Glossary: h_k layer k, N words of the corpus, Q given sentences, D = 2P features.
 """
@@ -29,6 +30,7 @@ from elmo_hf import ElmoTokenizer
 from elmo_hf.cli.arguments import Column, Encoding, InputFormat
 from elmo_hf.cli.errors import Command
 from elmo_hf.cli.split_notes import note_cut
+from elmo_hf.disk.whole_files import new_file, refuse_existing, refuse_file_in_place
 from elmo_hf.folder.loading import load_complete
 from elmo_hf.folder.model_names import model_folder
 from elmo_hf.text.sentences import read_sentences
@@ -48,6 +50,14 @@ app = typer.Typer(add_completion=False)
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Vectors of length 1."""
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def sentences_with(word: str, given: list[str] | None) -> list[str]:
+    """The sentences that are given, or those that are built in for a word."""
+    sentences = given if given else SENTENCES.get(word)
+    if sentences is None:
+        raise typer.BadParameter(f"expected --sentence with {word!r}, found none; only play and bank have their own.")
+    return sentences
 
 
 def find(word: str, words: list[str]) -> int:
@@ -96,7 +106,7 @@ def plot(queries: np.ndarray, others: np.ndarray, sentences: list[list[str]], wo
         axes.set_title(f"layer {layer}" if layer else f"{word}: layer 0, without context")
     colours = f"A point has the colour of the sentence (star) that it is nearest to in layer {len(queries) - 1}."
     figure.legend(loc="outside lower center", title=colours)
-    figure.savefig(path, dpi=80)
+    figure.savefig(path, dpi=80, format="png")
     recipe.plt.close(figure)
 
 
@@ -114,18 +124,20 @@ def main(
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the picture.")] = Path("senses"),
 ) -> None:
     """Print the neighbours of each sentence's word by layer, and plot its occurrences."""
+    picture = output / f"{word}.png"
+    refuse_existing(picture, is_folder=False)
+    refuse_file_in_place(output)
     source = model_folder(name)
     model, tokenizer = load_complete(source), ElmoTokenizer.from_pretrained(source)
-    examples = sentence if sentence else SENTENCES.get(word)
-    if examples is None:
-        raise typer.BadParameter(f"expected --sentence with {word!r}, found none; only play and bank have their own.")
-    asked = [tokenizer.tokenize(text) for text in examples]
-    found = dict(word_layers(model, tokenizer, asked, "sentences"))
-    queries = unit(np.stack([found[row][:, find(word, words)] for row, words in enumerate(asked)], axis=1))
-
+    asked = [tokenizer.tokenize(text) for text in sentences_with(word, sentence)]
+    asked_places = [find(word, words) for words in asked]
     read = islice(read_sentences(corpus, encoding, column, input_format), rows)
     split = (tokenizer.tokenize(text) if isinstance(text, str) else text for text in read)
     texts = [words for words in note_cut(split, tokenizer) if words not in asked]
+    if not any(texts):
+        raise ValueError(f"{corpus} has no words besides the given sentences; give a file with other sentences.")
+    found = dict(word_layers(model, tokenizer, asked, "sentences"))
+    queries = unit(np.stack([found[row][:, place] for row, place in enumerate(asked_places)], axis=1))
     places: list[Place] = []
     similarities, occurrences = [], []
     for index, layers in word_layers(model, tokenizer, texts, str(corpus)):
@@ -144,14 +156,18 @@ def main(
         for layer, scores in enumerate(by_layer[:, row]):
             names = [str(index) for index in range(len(places))] if layer else spellings
             for rank, near in enumerate(nearest(scores if layer else np.where(is_other, scores, -1), names, top)):
-                head = [shown(words, find(word, words)), str(layer)] if rank == 0 else ["", ""]
+                head = [shown(words, asked_places[row]), str(layer)] if rank == 0 else ["", ""]
                 text = shown(texts[places[near][0]], places[near][1]) if layer else spellings[near]
                 table.append([*head, text, f"{scores[near]:.2f}"])
     recipe.print_table(table)
     print(f"{others.shape[1]} times {word!r} among {len(places):,} words")
+    if others.shape[1] == 0:
+        print(f"No picture, because {corpus} has no {word!r} besides the given sentences.")
+        return
     output.mkdir(parents=True, exist_ok=True)
-    plot(queries, others, asked, word, output / f"{word}.png")
-    recipe.say_where_pictures_are(output)
+    with new_file(picture, replaces=False) as partial:
+        plot(queries, others, asked, word, partial)
+    print(f"Picture: {picture}")
 
 
 if __name__ == "__main__":

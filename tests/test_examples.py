@@ -22,6 +22,7 @@ import classify_texts
 import compare_features
 import datasets
 import label_words
+import linguist
 import mix_weights
 import nearest_senses
 import numpy as np
@@ -275,10 +276,41 @@ def test_nearest_senses_lists_neighbours_by_layer(tiny_folder: Path, capsys: pyt
     assert [rows[0][0], rows[6][0]] == ["Let us **play**", "We **play** here"]
     # The given sentence itself is left out, and in layer 0 the word itself.
     assert not any(row[2] in ("play", "We **play** here") for row in rows)
-    assert text.splitlines()[-2:] == ["2 times 'play' among 10 words", "Pictures: senses/play.png"]
+    assert text.splitlines()[-2:] == ["2 times 'play' among 10 words", "Picture: senses/play.png"]
     assert Path("senses/play.png").stat().st_size > 1000
     with pytest.raises(typer.BadParameter, match="'Let us go'"):
-        nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us go"])
+        nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "play", sentence=["Let us go"], output=Path("new"))
+
+
+@pytest.mark.usefixtures("made_up")
+def test_nearest_senses_draws_no_picture_of_a_word_that_the_corpus_has_not(
+    tiny_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("corpus.txt").write_text("We play here\nA harp\n", encoding="utf-8")
+    command = (str(tiny_folder), Path("corpus.txt"), "harp")
+    nearest_senses.main(*command, sentence=["A harp"], top=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == "0 times 'harp' among 3 words"
+    assert lines[-1] == "No picture, because corpus.txt has no 'harp' besides the given sentences."
+    assert not Path("senses").exists()
+    Path("corpus.txt").write_text("A harp\n\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"corpus\.txt has no words besides the given sentences; give a file with"):
+        nearest_senses.main(*command, sentence=["A harp"])
+
+
+@pytest.mark.usefixtures("made_up")
+def test_nearest_senses_keeps_an_earlier_picture_and_names_only_its_own(
+    tiny_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("corpus.txt").write_text("We play here\nA harp\n", encoding="utf-8")
+    Path("senses").mkdir()
+    Path("senses/play.png").write_text("earlier", encoding="utf-8")
+    with pytest.raises(FileExistsError, match=r"senses/play\.png exists already; remove it"):
+        nearest_senses.main("none", Path("corpus.txt"), "play")
+    nearest_senses.main(str(tiny_folder), Path("corpus.txt"), "harp", sentence=["The harp"], top=1)
+    assert capsys.readouterr().out.splitlines()[-1] == "Picture: senses/harp.png"
+    assert sorted(path.name for path in Path("senses").iterdir()) == ["harp.png", "play.png"]
+    assert Path("senses/play.png").read_text(encoding="utf-8") == "earlier"
 
 
 def test_the_picture_of_senses_says_what_its_colours_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,6 +322,53 @@ def test_the_picture_of_senses_says_what_its_colours_mean(tmp_path: Path, monkey
     recipe.plt.close()
     assert [text.get_text() for text in legend.get_texts()] == ["A play", "We play"]
     assert "colour of the sentence (star) that it is nearest to in layer 2" in legend.get_title().get_text()
+
+
+WRAPPED_TEXT = """The ferry left the harbour at seven in the
+morning. It was late, and nobody on the quay
+knew why. Mr. Hale had been asleep, they
+said, when the tide turned. So the ferry was
+late.
+"""
+SENTENCES_OF_IT = [
+    "The ferry left the harbour at seven in the morning.",
+    "It was late, and nobody on the quay knew why.",
+    "Mr. Hale had been asleep, they said, when the tide turned.",
+    "So the ferry was late.",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "is_noted"),
+    [
+        (WRAPPED_TEXT, SENTENCES_OF_IT, True),
+        (f"ONE\n\n{WRAPPED_TEXT}", ["ONE", *SENTENCES_OF_IT], False),
+        (
+            "ONE\nWe left. They came\nTwo\nthree\nWe sang.\n",
+            ["ONE", "We left.", "They came", "Two", "three", "We sang."],
+            False,
+        ),
+    ],
+)
+def test_a_text_without_blank_lines_is_joined_if_its_lines_are_cut_within_sentences(
+    text: str, expected: list[str], is_noted: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "raw.txt"
+    path.write_text(text, encoding="utf-8")
+    linguist.sentences(path, tmp_path / "sentences.txt")
+    assert (tmp_path / "sentences.txt").read_text(encoding="utf-8").splitlines() == expected
+    assert ("so all lines were joined" in capsys.readouterr().err) is is_noted
+
+
+def test_a_table_is_no_running_text_to_cut_into_sentences(tmp_path: Path) -> None:
+    path = tmp_path / "stimuli.csv"
+    path.write_text("item;sentence\n1;We sat. We left.\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"stimuli\.csv must be running text, but is read as a table\. Give it to the"):
+        linguist.sentences(path, tmp_path / "sentences.txt")
+    assert list(tmp_path.iterdir()) == [path]
+    linguist.sentences(path, tmp_path / "sentences.txt", input_format="text")
+    lines = (tmp_path / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    assert lines == ["item;sentence", "1;We sat.", "We left."]
 
 
 # The examples that are programs.

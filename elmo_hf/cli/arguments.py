@@ -38,6 +38,9 @@ Splitter = Literal["whitespace", "ptb"]
 Model = Annotated[
     str, Argument(metavar="MODEL", help="A folder, a Hub name, or a short name, such as tiny or original.")
 ]
+ScoringModel = Annotated[
+    str, Argument(metavar="MODEL", help="A folder, a Hub name, or a short name, such as tiny or original-lm.")
+]
 Encoding = Annotated[
     str, Option(help="Encoding of files, such as cp1252; a note shows the first letters that it decides.")
 ]

@@ -11,7 +11,7 @@ from ..text.first_look import is_blank
 from ..text.formats import SUFFIXES
 from ..text.opened_files import suffix_of
 from ..text.sentences import Sentence, read_sentences, storable
-from .arguments import Column, Encoding, InputFormat, Model, check_new_table, load_on_gpu
+from .arguments import Column, Encoding, InputFormat, ScoringModel, check_new_table, load_on_gpu
 from .errors import refuse_alone, say
 from .split_notes import are_unknown, note_cut
 
@@ -33,7 +33,7 @@ class _Gap(NamedTuple):
 
 
 def fill(
-    model: Model,
+    model: ScoringModel,
     text: Annotated[
         str,
         Argument(

@@ -18,7 +18,7 @@ from ..text.first_look import Counted, beginning_of
 from ..text.formats import Format
 from ..text.installed import require_packages
 from ..text.sentences import Sentence, read_sentences
-from .arguments import Column, Encoding, InputFormat, Model, Splitter, check_new_table, load_on_gpu
+from .arguments import Column, Encoding, InputFormat, ScoringModel, Splitter, check_new_table, load_on_gpu
 from .errors import check_usage, counted, counted_sentences, refuse_alone, say
 from .split_notes import (
     MOST_UNKNOWN,
@@ -380,7 +380,7 @@ def _scheduler_type(schedule: str, warmup_steps: int) -> str:
 
 
 def score(
-    model: Model,
+    model: ScoringModel,
     source: Annotated[
         Path, Argument(metavar="INPUT", help="Text, JSON lines, a table, Parquet, words in columns or FASTA; or .gz.")
     ],

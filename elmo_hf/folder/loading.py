@@ -12,7 +12,15 @@ from ..model.configuration_elmo import ElmoConfig
 from ..model.language_model_elmo import ElmoForPreTraining
 from ..model.modeling_elmo import ElmoModel, ElmoPreTrainedModel
 from ..model.tokenization_elmo import ElmoTokenizer
-from .model_names import FOREIGN_SUFFIXES, TINY_FOLDER, NotConvertedError, UnknownNameError, model_folder
+from .model_names import (
+    FOREIGN_SUFFIXES,
+    TINY_FOLDER,
+    NotConvertedError,
+    UnknownNameError,
+    is_published,
+    lacks_softmax,
+    model_folder,
+)
 from .saved_config import read_config
 from .saved_json import naming, read_json
 from .saved_tokenizer import read_tokenizer
@@ -160,19 +168,28 @@ def load_language_models(source: str | Path, **hub: Any) -> tuple[ElmoForPreTrai
         **hub: `HUB_ARGUMENTS` of `snapshot_download`.
 
     Raises:
-        NoSoftmaxError: if the folder has no softmax or no words for it.
+        NoSoftmaxError: if the folder has no softmax or no words for it; of a published model that has none, nothing
+            is downloaded.
         ValueError: if the folder cannot be loaded.
     """
-    has_softmax = _has_softmax(source, **hub)
+    has_softmax = not lacks_softmax(source) and _has_softmax(source, **hub)
     tokenizer = load_tokenizer(source, **hub) if has_softmax else None
     if tokenizer is None or tokenizer.num_word_classes is None:
         missing = "tokenizer with the words of its softmax" if has_softmax else "softmax over words"
         raise NoSoftmaxError(
-            f"{source} has no {missing}, so it embeds text and cannot score it. The published models whose names end "
-            "in -lm have both. Or convert its source again with the softmax and its vocabulary if they were published, "
-            "or learn a softmax over a vocabulary on a text (docs/pretraining.md)."
+            f"{source} has no {missing}, so it embeds text and cannot score it. {_models_with_both(source)} Or convert "
+            "its source again with the softmax and its vocabulary if they were published, or learn a softmax over a "
+            "vocabulary on a text (docs/pretraining.md)."
         )
     return load_complete(source, ElmoForPreTraining, **hub), tokenizer
+
+
+def _models_with_both(source: str | Path) -> str:
+    """A sentence that names the published models with a softmax and its words, such as `original-lm` for `original`."""
+    namesake = f"{source}-lm"
+    if is_published(namesake):
+        return f"The published model {namesake} has both."
+    return "The published models whose names end in -lm have both."
 
 
 def _has_softmax(source: str | Path, **hub: Any) -> bool:

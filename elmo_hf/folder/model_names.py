@@ -90,6 +90,9 @@ class PublishedModels(Protocol):
     def has_address(self, name: str) -> bool:
         """Whether it can be downloaded."""
 
+    def lacks_softmax(self, name: str) -> bool:
+        """Whether it is known to have no softmax before it is downloaded."""
+
     def facts(self, name: str) -> list[tuple[str, str]]:
         """What is known of it without its files, as rows of a name and a value."""
 
@@ -117,7 +120,7 @@ def model_folder(name: str | Path) -> str | Path:
     """
     path = Path(name)
     short_name = str(name)
-    if short_name != TINY and not _is_published(short_name):
+    if short_name != TINY and not is_published(short_name):
         return name
     if holds_model(path):
         _say_what_is_meant(f"{name} is the folder of this name here, not the model that elmo-hf knows by it.")
@@ -134,12 +137,17 @@ def model_folder(name: str | Path) -> str | Path:
 def is_missing(name: str | Path) -> bool:
     """Whether a name means a published model that is not on this machine, so that its use would download it."""
     short_name = str(name)
-    if not _is_published(short_name) or holds_model(Path(name)):
+    if not is_published(short_name) or holds_model(Path(name)):
         return False
     return not ModelNames.published().is_kept(short_name)
 
 
-def _is_published(name: str) -> bool:
+def lacks_softmax(name: str | Path) -> bool:
+    """Whether a name means a published model that is not on this machine, and is known to have no softmax."""
+    return is_missing(name) and ModelNames.published().lacks_softmax(str(name))
+
+
+def is_published(name: str) -> bool:
     """Whether a published model has the name."""
     return not _has_slash(name) and name in ModelNames.published()
 
@@ -161,7 +169,7 @@ def refuse_unknown(name: str) -> None:
         raise UnknownNameError(name)
     if _has_slash(name) or path.exists():
         return
-    if name != TINY and not _is_published(name):
+    if name != TINY and not is_published(name):
         raise UnknownNameError(name)
 
 

@@ -135,6 +135,22 @@ def test_whatever_takes_a_model_takes_a_published_name(kept: KeptModels, tiny_fo
     assert Path("back", "weights.hdf5").is_file()
 
 
+def test_a_published_model_that_is_known_to_have_no_softmax_is_refused_before_the_download(
+    kept: KeptModels, server: FileServer
+) -> None:
+    Path("text.txt").write_text("The ferry left .\n", encoding="utf-8")
+    reason = (
+        "base has no softmax over words, so it embeds text and cannot score it. The published model base-lm has both."
+    )
+    for command in (("score", "base", "text.txt"), ("fill", "base", "The ___ .")):
+        assert_fails(run(*command), 1, reason)
+    assert server.asked == []
+    assert not kept.is_kept("base")
+    lacking = {name for name, row in published.PUBLISHED.items() if row.lacks_softmax}
+    assert {"small", "medium", "original", "5.5B", "seqvec", "pubmed"} <= lacking
+    assert lacking.isdisjoint({"small-lm", "medium-lm", "original-lm", "5.5B-lm", "bioelmo", "clinical"})
+
+
 def test_language_models_have_names_too(kept: KeptModels, server: FileServer) -> None:
     Path("text.txt").write_bytes((TINY_LM / "text.txt").read_bytes())
     assert "perplexity" in output_of("score", "base-lm", "text.txt")

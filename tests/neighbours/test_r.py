@@ -144,7 +144,7 @@ def test_r_adds_the_columns_of_a_table_of_sentences_and_sums_the_words_of_each(t
 def test_r_stops_if_a_table_of_sentences_was_sorted_or_changed_since_it_was_scored(tmp_path: Path) -> None:
     sentences = ["The old bank .", "", 'She said ""bank"" .', "A\nbank\u00a0?", "NA is null .", "", "The old bank ."]
     sentences *= 2  # with more than ten rows, numbers in the order of letters would be another order
-    sentences.append("It\u2019s over .")
+    sentences += ["NA", "It\u2019s over ."]
 
     def write(folder: str, texts: list[str]) -> Path:
         rows = [f'{number};"{text}"\r\n' for number, text in enumerate(texts)]
@@ -175,6 +175,38 @@ def test_r_stops_if_a_table_of_sentences_was_sorted_or_changed_since_it_was_scor
     ends = dict(line.split() for line in r(code, tmp_path))
     assert ends.pop("same") == "passed"
     assert ends == dict.fromkeys(("sorted", "swapped", "without_blank", "shorter", "longer"), "stopped")
+
+
+def test_r_prints_the_rows_of_a_table_of_sentences_that_differ_from_what_was_scored(tmp_path: Path) -> None:
+    table = """
+        d <- data.frame(sentence = c(0, 0, 1, 3), region = c(0, 1, 0, 0), word = c("The", "bank", "Yes", "No"))
+        stim <- data.frame(sentence = 0:3, text = c("The bank", "NA", "New", ""))
+    """
+    (tmp_path / "block.R").write_text(block_with("identical"), encoding="utf-8")
+    code = """
+        end <- tryCatch(source("block.R", print.eval = TRUE), error = function(error) "stopped")
+        cat(end, "\n")
+    """
+    head, *rows, end = r(table + code, tmp_path)
+    assert head.split() == ["sentence", "scored", "stim"]
+    assert [row.split()[1:] for row in rows] == [["1", "Yes", "NA"], ["3", "No", "<NA>"], ["2", "<NA>", "New"]]
+    assert end.split() == ["stopped"]
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        ('c("1.312,5", "200,25", "190", "1.200.000")', "1312.5 200.25 190 1200000"),
+        ("c(1312.5, 200.25, NA, 190)", "1312.5 200.25 NA 190"),
+    ],
+)
+def test_r_compares_sums_with_times_that_have_decimal_commas_and_thousands(
+    times: str, expected: str, tmp_path: Path
+) -> None:
+    table = f"sums <- data.frame(forward_bits = c(1, 2, 4, 7), rt = {times})\n"
+    *model, last = r(f"{table}{block_with('lm(rt')}cat(sums$rt)", tmp_path)
+    assert last == expected
+    assert any(line.startswith("forward_bits ") for line in model)
 
 
 def test_r_finds_a_word_at_its_place_in_each_sentence_and_the_surprisal_of_the_region_before(tmp_path: Path) -> None:
