@@ -122,7 +122,7 @@ def migration_program() -> str:
 
 def pretraining_program() -> str:
     """The page with a short run, and with the model that it trains first in the place of `tiny`, which is larger."""
-    code = program(read("pretraining")).replace("--frozen-steps 1000", "--frozen-steps 2")
+    code = program(read("pretraining")).replace("--frozen-steps N", "--frozen-steps 2")
     code = re.sub(r"(-o with-\w+)", r"\1 --seeds 1 --epochs 1", code)
     return re.sub(r"(score|--model|compare_features.py) tiny\b", r"\1 my-elmo", code)
 
