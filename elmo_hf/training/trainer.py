@@ -28,7 +28,7 @@ import logging
 import math
 import shutil
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -192,16 +192,17 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         model: ElmoForPreTraining,
         args: PretrainingArguments,
         record: Mapping[str, str] | None = None,
+        callbacks: Sequence[TrainerCallback] = (),
         **kwargs: Any,
     ) -> None:
         """Takes the arguments of `Trainer`, and the record of the run, of which each checkpoint gets a copy."""
-        super().__init__(model, args, **kwargs)
+        # The trainer comes before the progress bar, which the Trainer adds, so that a note has a line of its own.
+        super().__init__(model, args, callbacks=[*callbacks, self], **kwargs)
         self._record = record
         self._most_checkpoints = args.save_total_limit
         self.bilm_state: BiLMState | None = None
         self._loss_scale = args.unroll_steps if args.scale_loss_by_steps else 1
         self._losses = WindowLosses()
-        self.add_callback(self)
 
     def get_train_dataloader(self) -> DataLoader:
         """Windows of this process's rows."""
