@@ -4,6 +4,9 @@ from collections.abc import Collection, Iterable
 
 from data_errors import DataError
 
+# The columns that a model reads.
+TEXT_COLUMNS = ("words", "text", "text_pair", "question", "context")
+
 
 def parse_columns(columns: Iterable[str], names: Collection[str]) -> dict[str, str]:
     """`NAME=COLUMN` as a dict from name to column.

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 import typer
 from data_errors import DataError
+from named_columns import TEXT_COLUMNS
 from transformers import (
     DataCollatorForTokenClassification,
     DataCollatorWithPadding,
@@ -28,7 +29,7 @@ from elmo_hf.cli.split_notes import SPLIT_RESIDUES, note_cut, note_marks_of_inpu
 from elmo_hf.folder.loading import MODEL_ON_HUB, check_kind
 from elmo_hf.folder.model_names import model_folder
 from elmo_hf.model.heads_elmo import ElmoTaskModel
-from elmo_hf.share.saved_card import CARD, reads_residues
+from elmo_hf.share.saved_card import CARD, label_card, labels_of, reads_residues
 from elmo_hf.share.training_card import ElmoTrainer
 from elmo_hf.text.first_look import are_unsplit, raw_texts
 from elmo_hf.text.formats import Format
@@ -58,8 +59,6 @@ InputFormat = Annotated[
 ]
 Encoding = Annotated[str, typer.Option(help="Encoding of your files.")]
 
-# The columns that a model reads.
-TEXT_COLUMNS = ("words", "text", "text_pair", "question", "context")
 # The options that an error may advise; `--column` is none of them, because it is NAME=COLUMN here.
 OPTIONS_OF_FILES = ("--input-format", "--encoding")
 
@@ -330,14 +329,21 @@ def epochs_of(trainer: ElmoTrainer) -> str:
 def write_card(trainer: ElmoTrainer, start: str | None, task: str, table: list[list[str]]) -> None:
     """Writes the card of a trained model into its folder.
 
+    Licence, language and source of an earlier card stay: the same command, which alone may replace a model, gives a
+    model of the same data.
+
     Args:
         trainer: the trainer, after it has saved the model.
         start: the name of the model that the training began with; None for random weights.
         task: the task, or the user's own file or folder.
         table: the scores on the test set, as for `print_table`.
     """
+    path = Path(trainer.args.output_dir, CARD)
+    labels = labels_of(path.parent)
     trainer.create_model_card(finetuned_from=start, dataset=Path(task).name)
-    with Path(trainer.args.output_dir, CARD).open("a", encoding="utf-8") as card:
+    if labels:
+        label_card(path, labels)
+    with path.open("a", encoding="utf-8") as card:
         card.write(f"\n\n{epochs_of(trainer)}\n\n## On the test set\n\n{as_markdown(table)}")
 
 

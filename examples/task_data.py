@@ -20,6 +20,7 @@ from typing import Any
 
 from data_errors import DataError
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value, load_dataset
+from named_columns import TEXT_COLUMNS
 from own_files import TEXTS, WORDS, OwnData, Row, read_columns, read_own
 
 from elmo_hf.text.opened_files import suffix_of
@@ -77,6 +78,8 @@ def load(
     else:
         own_files([task], OwnData())  # refuses what is neither a task nor a file
         data = read_own(Path(task), kinds, options or OwnData())
+    if task not in TASKS:
+        note_repeated_texts(data)
     split_off = split_off_missing(data, task)
     if task not in TASKS and "label" in data["train"].column_names:
         print_labels(data)
@@ -138,6 +141,23 @@ def print_labels(data: DatasetDict) -> None:
             f"Note: these labels have fewer than {FEWEST_OF_LABEL} rows and may be typing errors: {shown}.",
             file=sys.stderr,
         )
+
+
+def note_repeated_texts(data: DatasetDict) -> None:
+    """Prints a note if rows have the text of an earlier row, of the same set or of another one."""
+    texts = []
+    for part in data.values():
+        part = part.select_columns([name for name in part.column_names if name in TEXT_COLUMNS])
+        texts += [str(row) for row in part]
+    num_repeated = len(texts) - len(set(texts))
+    if num_repeated == 0:
+        return
+    verb = "repeats" if num_repeated == 1 else "repeat"
+    print(
+        f"Note: {num_repeated:,} of {len(texts):,} rows {verb} the text of an earlier row; if the model learns from "
+        "one and is tested on its copy, the score is too good.",
+        file=sys.stderr,
+    )
 
 
 def note_small_sets(data: DatasetDict, split_off: list[str]) -> None:

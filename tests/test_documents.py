@@ -122,7 +122,7 @@ def migration_program() -> str:
 
 def pretraining_program() -> str:
     """The page with a short run, and with the model that it trains first in the place of `tiny`, which is larger."""
-    code = program(read("pretraining")).replace("--frozen-steps 1000", "--frozen-steps 2")
+    code = program(read("pretraining")).replace("--frozen-steps N", "--frozen-steps 2")
     code = re.sub(r"(-o with-\w+)", r"\1 --seeds 1 --epochs 1", code)
     return re.sub(r"(score|--model|compare_features.py) tiny\b", r"\1 my-elmo", code)
 
@@ -220,6 +220,23 @@ def test_a_page_runs_and_prints_what_it_shows(name: str, printed: dict[str, str]
         pytest.importorskip(library)
     text = printed[name].replace(str(TINY_FOLDER.parents[1]), "/home/me/elmo-hf")
     assert_shown(text, shown(read(name)))
+
+
+@pytest.mark.parametrize(("name", "column"), [("tasks", "review"), ("pretraining", "text")])
+def test_the_code_of_a_page_reads_a_table_with_semicolons_as_its_comments_say(
+    name: str, column: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = [block for block in blocks(read(name), "python") if "csv.DictReader(file)" in block]
+    advised = [block.replace("csv.DictReader(file)", 'csv.DictReader(file, delimiter=";")') for block in code]
+    assert all(block.count('csv.DictReader(file, delimiter=";")') == 2 for block in advised)
+    monkeypatch.chdir(tmp_path)
+    table = f"{column};verdict\n" + "".join(f"one, two {number};good\n" for number in range(5))
+    for file in ("films.csv", "texts.csv"):
+        Path(file).write_text(table, encoding="utf-8")
+    variables: dict[str, list[dict[str, str]]] = {}
+    exec(advised[0], variables)
+    texts = [row[column] for row in variables["rows"]]
+    assert sorted(texts) == [f"one, two {number}" for number in range(5)]
 
 
 @pytest.mark.slow

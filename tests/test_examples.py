@@ -35,6 +35,7 @@ import sense_data
 import task_data
 import typer
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Value
+from huggingface_hub import ModelCard
 from own_files import DataError, OwnData
 from seeds import check_settings, contents_of, interval, mean_and_deviation, say_interval
 from typer.testing import CliRunner
@@ -43,8 +44,11 @@ from word_layers import word_layers
 from elmo_hf import ElmoConfig, ElmoForSequenceClassification, ElmoModel, ElmoTokenizer
 from elmo_hf.folder.model_names import DownloadStoppedError
 from elmo_hf.share.saved_card import label_card
+from elmo_hf.share.training_card import ElmoTrainer
 from tests.helpers.checkpoints import run_python, shared
 from tests.helpers.fresh_process import without
+from tests.helpers.task_models import make_task_model
+from tests.helpers.task_training import make_trainer
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 STRING = Value("string")
@@ -101,6 +105,27 @@ def rows_of(text: str) -> list[list[str]]:
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [row for row, below in zip(rows, [*rows[1:], [""]], strict=True) if "---" not in (row[0], below[0])]
+
+
+@pytest.mark.parametrize("labels", [{"license": "mit", "language": ["en"], "base_model": "org/elmo"}, {}])
+def test_a_recipe_that_replaces_its_model_keeps_the_labels_of_the_card(labels: dict[str, Any], tmp_path: Path) -> None:
+    trainer = make_trainer(make_task_model("classification"), "classification", tmp_path, ElmoTrainer, max_steps=1)
+    trainer.train()
+    card = tmp_path / "README.md"
+    recipe.write_card(trainer, None, "films.csv", [["accuracy"], ["0.5"]])
+    first = card.read_text(encoding="utf-8")
+    if labels:
+        label_card(card, labels)
+    recipe.write_card(trainer, None, "films.csv", [["accuracy"], ["0.75"]])
+    text = card.read_text(encoding="utf-8")
+    assert {name: ModelCard(text).data.to_dict().get(name) for name in labels} == labels
+    assert ("`elmo-hf card FOLDER" in text) == (labels == {})
+    assert text.endswith("| 0.75 |\n")
+    if not labels:
+        assert text.replace("0.75", "0.5") == first
+    card.write_bytes(b"\xff")  # a damaged card has no labels
+    recipe.write_card(trainer, None, "films.csv", [["accuracy"], ["0.5"]])
+    assert card.read_text(encoding="utf-8") == first
 
 
 @pytest.mark.usefixtures("made_up")

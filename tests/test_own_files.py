@@ -107,8 +107,11 @@ def test_questions_are_read(as_squad: bool) -> None:
     assert load("q.jsonl", None, (QUESTIONS,), OwnData(test=Path("q.jsonl")))["test"][0] == QUESTION
 
 
-def write_labelled(name: str, counts: dict[str, int]) -> None:
-    rows = [{"text": f"{label} {number}", "label": label} for label, count in counts.items() for number in range(count)]
+def write_labelled(name: str, counts: dict[str, int], first: int = 0) -> None:
+    """Texts that end with their numbers, from `first` on, so that those of one label differ."""
+    rows = []
+    for label, count in counts.items():
+        rows += [{"text": f"{label} {number}", "label": label} for number in range(first, first + count)]
     Path(name).write_bytes(json_lines(rows))
 
 
@@ -153,12 +156,37 @@ def test_a_note_says_which_sets_that_were_set_aside_are_small(capsys: pytest.Cap
     points = "so one row is worth up to 50.0 points of a score. For a score to rely on, give"
     note = f"Note: few rows were set aside: {sizes}, {points} `--test` and `--validation`.\n"
     assert capsys.readouterr().err == note
-    load("few.jsonl", options=OwnData(test=Path("few.jsonl")))
+    write_labelled("other.jsonl", {"sea": 2}, first=10)
+    write_labelled("third.jsonl", {"sea": 2}, first=12)
+    load("few.jsonl", options=OwnData(test=Path("other.jsonl")))
     note = f"Note: few rows were set aside: 2 to choose the epoch by, {points} `--validation`.\n"
     assert capsys.readouterr().err == note
-    load("few.jsonl", options=OwnData(test=Path("few.jsonl"), validation=Path("few.jsonl")))
+    load("few.jsonl", options=OwnData(test=Path("other.jsonl"), validation=Path("third.jsonl")))
     load("enough.jsonl")
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "start"),
+    [
+        ([("a", "x"), ("a", "y"), ("b", "x"), ("a", "x")], ("text", "label"), "2 of 5 rows repeat"),
+        ([("a b", "x x"), ("b a", "x x"), ("a b", "y y")], ("words", "labels"), "1 of 4 rows repeats"),
+        ([("a", "b", "x"), ("a", "c", "x"), ("a", "b", "y")], ("text", "text_pair", "label"), "1 of 4 rows repeats"),
+    ],
+)
+def test_a_note_counts_the_rows_of_all_sets_that_repeat_a_text(
+    rows: list[tuple[str, ...]], kind: tuple[str, ...], start: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *texts, label = kind
+    tested = dict.fromkeys(texts, "c") | {label: "x"}
+    Path("train.jsonl").write_bytes(json_lines([dict(zip(kind, row, strict=True)) for row in rows]))
+    Path("test.jsonl").write_bytes(json_lines([tested]))
+    load("train.jsonl", options=OwnData(validation=Path("test.jsonl")))
+    end = "the text of an earlier row; if the model learns from one and is tested on its copy, the score is too good."
+    notes = [line for line in capsys.readouterr().err.splitlines() if "earlier row" in line]
+    assert notes == [f"Note: {start} {end}"]
+    load("train.jsonl", options=OwnData(validation=Path("test.jsonl"), test=Path("test.jsonl")))
+    assert f"{int(start[0]) + 1} of {len(rows) + 2} rows repeat the text" in capsys.readouterr().err
 
 
 def test_labels_are_counted_over_all_sets_and_rare_ones_are_noted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,6 +103,7 @@ def load_on_gpu(model: str) -> tuple["ElmoForPreTraining", "ElmoTokenizer"]:
     except NoSoftmaxError as error:
         raise ValueError(
             f"{error} Commands: `elmo-hf convert SOURCE OUT --softmax FILE --vocabulary FILE`, "
-            f"`elmo-hf pretrain CORPUS -o OUT --model {model} --vocabulary WORDS --frozen-steps 1000`."
+            f"`elmo-hf pretrain CORPUS -o OUT --model {model} --vocabulary WORDS --frozen-steps N`, in whose first N "
+            "steps only the softmax learns; with an N below the number of all steps, the vectors are adapted too."
         ) from error
     return language_model.to(usable_device(None)), tokenizer

@@ -57,6 +57,8 @@ HUB_LICENCES = (
     "gpl-3.0 isc lgpl lgpl-2.1 lgpl-3.0 lgpl-lr lppl-1.3c mit mpl-2.0 ms-pl ncsa odbl odc-by ofl-1.1 openrail "
     "osl-3.0 other pddl postgresql unknown unlicense wtfpl zlib"
 ).split()
+# The metadata of `card_labels`.
+LABELS_OF_CARDS = ("license", "language", "base_model", "source")
 TITLE = re.compile(r"^# .*$", re.MULTILINE)
 HEADING = "## Licence, language, source"
 SECTION = re.compile(rf"^{HEADING}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -135,13 +137,19 @@ def reads_residues(source: str | Path) -> bool:
 
 def languages_of(folder: Path) -> list[str]:
     """The languages that the card of a folder names; none if there is no card."""
+    return as_list(labels_of(folder).get("language"))
+
+
+def labels_of(folder: Path) -> dict[str, Any]:
+    """The labels of `card_labels` in the card of a folder; none if there is no card."""
     path = folder / CARD
     if not path.exists():
-        return []
-    # A damaged card names no language; the texts are read as any other, and `elmo-hf info` says what is wrong.
+        return {}
+    # A damaged card has no labels; the texts are read as any other, and `elmo-hf info` says what is wrong.
     with suppress(ValueError):
-        return as_list(read_card(path).data.to_dict().get("language"))
-    return []
+        metadata = read_card(path).data.to_dict()
+        return {name: metadata[name] for name in LABELS_OF_CARDS if metadata.get(name)}
+    return {}
 
 
 def label_card(path: Path, labels: Mapping[str, Any]) -> None:

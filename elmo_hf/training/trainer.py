@@ -28,7 +28,7 @@ import logging
 import math
 import shutil
 import zipfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -52,6 +52,7 @@ from ..language_model.streams import SentenceStream, window_arguments
 from ..model.language_model_elmo import DIRECTIONS
 from ..public import BiLMState, ElmoForPreTraining
 from ..share.training_card import ElmoTrainer
+from ..text.notes import note
 from .checkpoints import (
     RECORD,
     best_score,
@@ -90,7 +91,8 @@ class PretrainingArguments(TrainingArguments):
         scale_loss_by_steps: whether to multiply the loss by T before computing its gradient, as bilm-tf does.
         adagrad_start: initial value of Adagrad's accumulator (torch's own default is 0).
         reset_probability: chance that a sentence begins from the zero state; 0 in bilm-tf.
-        frozen_steps: number of first steps in which only the softmax learns, for a model that had none.
+        frozen_steps: number of first steps in which only the softmax learns, for a model that had none. If it is not
+            below the number of all steps, the vectors do not change, and a note says so.
     """
 
     unroll_steps: int = 20
@@ -190,16 +192,17 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         model: ElmoForPreTraining,
         args: PretrainingArguments,
         record: Mapping[str, str] | None = None,
+        callbacks: Sequence[TrainerCallback] = (),
         **kwargs: Any,
     ) -> None:
         """Takes the arguments of `Trainer`, and the record of the run, of which each checkpoint gets a copy."""
-        super().__init__(model, args, **kwargs)
+        # The trainer comes before the progress bar, which the Trainer adds, so that a note has a line of its own.
+        super().__init__(model, args, callbacks=[*callbacks, self], **kwargs)
         self._record = record
         self._most_checkpoints = args.save_total_limit
         self.bilm_state: BiLMState | None = None
         self._loss_scale = args.unroll_steps if args.scale_loss_by_steps else 1
         self._losses = WindowLosses()
-        self.add_callback(self)
 
     def get_train_dataloader(self) -> DataLoader:
         """Windows of this process's rows."""
@@ -417,8 +420,28 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         state.compute_steps(args, state.max_steps)
         state.log_history = [_in_order(entry) for entry in state.log_history]
         self._find_best_again()
+        if self._learns_softmax_alone and self.is_world_process_zero():
+            note(
+                f"The run has {state.max_steps:,} steps, and the first {args.frozen_steps:,} are frozen, so only the "
+                "softmax learns, and the vectors stay those of the model at the start. To adapt them too, give fewer "
+                "frozen steps or more epochs."
+            )
         # Dropout and sampling differ between processes, as between bilm-tf's towers.
         torch.manual_seed(args.seed + args.process_index)
+
+    @property
+    def _learns_softmax_alone(self) -> bool:
+        """Whether all steps of the run are frozen steps; their number is known when training begins."""
+        return self.args.frozen_steps >= self.state.max_steps > 0
+
+    def _settings(self) -> dict[str, Any]:
+        """The settings for the card, which says if only the softmax learned."""
+        settings = super()._settings()
+        if self._learns_softmax_alone:
+            settings["frozen_steps"] = (
+                f"{self.args.frozen_steps}; the run has {self.state.max_steps} steps, so only the softmax learned"
+            )
+        return settings
 
     def _find_best_again(self) -> None:
         """Chooses the best checkpoint among those that are there; the folder may have been moved, and some removed."""

@@ -269,13 +269,25 @@ def test_score_writes_the_surprisal_of_each_word(
     assert int(count) == int(total) == sum(scored)
 
 
-def test_a_converted_bilm_learns_a_softmax_while_it_is_frozen(tiny_folder: Path, work: Path, tmp_path: Path) -> None:
+def test_a_converted_bilm_learns_a_softmax_while_it_is_frozen(
+    tiny_folder: Path, work: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     before = state_of(tiny_folder)
     compared = [name for name in before if "scalar_mixes" not in name]
     assert len(compared) > 10
     for name, steps in (("frozen", 2), ("thawed", 1)):
         options = ("--model", tiny_folder, "--vocabulary", work / "words.txt", "--frozen-steps", steps)
         pretrain(work, tmp_path / name, *options)
+        note = (
+            "Note: The run has 2 steps, and the first 2 are frozen, so only the softmax learns, and the vectors stay "
+            "those of the model at the start. To adapt them too, give fewer frozen steps or more epochs."
+        )
+        notes = [record.getMessage() for record in caplog.records if "frozen" in record.getMessage()]
+        assert notes == ([note] if name == "frozen" else [])
+        caplog.clear()
+        card = (tmp_path / name / "README.md").read_text(encoding="utf-8")
+        row = "| frozen_steps | 2; the run has 2 steps, so only the softmax learned |\n"
+        assert card.count(row) == (name == "frozen")
         after = state_of(tmp_path / name)
         is_equal = {np.array_equal(after[f"elmo.{each}"], before[each]) for each in compared}
         assert is_equal == {name == "frozen"}

@@ -164,7 +164,7 @@ def test_files_that_are_not_converted_are_said_to_need_it(tmp_path: Path) -> Non
 
 def test_score_says_how_to_get_a_softmax_and_its_words(tiny_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("Yes.\n")
-    command = f"`elmo-hf pretrain CORPUS -o OUT --model {tiny_folder} --vocabulary WORDS --frozen-steps 1000`."
+    command = f"`elmo-hf pretrain CORPUS -o OUT --model {tiny_folder} --vocabulary WORDS --frozen-steps N`, in"
     assert_fails(run("score", tiny_folder, tmp_path / "text.txt"), 1, command)
     tiny_model(ElmoForPreTraining).save_pretrained(tmp_path / "model")
     ElmoTokenizer().save_pretrained(tmp_path / "model")
