@@ -192,12 +192,12 @@ class ElmoPretrainer(ElmoTrainer, TrainerCallback):
         model: ElmoForPreTraining,
         args: PretrainingArguments,
         record: Mapping[str, str] | None = None,
-        callbacks: Sequence[TrainerCallback] = (),
+        callbacks: Sequence[TrainerCallback] | None = None,
         **kwargs: Any,
     ) -> None:
         """Takes the arguments of `Trainer`, and the record of the run, of which each checkpoint gets a copy."""
         # The trainer comes before the progress bar, which the Trainer adds, so that a note has a line of its own.
-        super().__init__(model, args, callbacks=[*callbacks, self], **kwargs)
+        super().__init__(model, args, callbacks=[*(callbacks or []), self], **kwargs)
         self._record = record
         self._most_checkpoints = args.save_total_limit
         self.bilm_state: BiLMState | None = None
