@@ -61,7 +61,7 @@ def furnish(folder: Path, model: Path) -> Path:
     (folder / "corpus" / "part.txt.gz").write_bytes(gzip.compress(lines.encode()))
     for seed, name in enumerate(("held-out.txt", "domain.txt"), start=2):
         write_text(folder / name, make_sentences(600, seed))
-    rows = [f"{' '.join(words)},{len(words) % 2}\n" for words in make_sentences(60, seed=4)]
+    rows = [f"{' '.join(words)},{len(words) % 2}\n" for words in make_sentences(300, seed=4)]
     (folder / "texts.csv").write_text("text,label\n" + "".join(rows), encoding="utf-8")
     (folder / "config.json").write_text(json.dumps(FIELDS), encoding="utf-8")
     return folder
