@@ -152,7 +152,9 @@ def note_vocabulary(splitter: str, tokenizer: "ElmoTokenizer", command: str) -> 
 
 def _is_vocabulary_at_fault(splitter: str, tokenizer: "ElmoTokenizer") -> bool:
     """Whether the model and this text are split by rules, but the words of the softmax were split at blanks."""
-    return splitter == tokenizer.word_splitter == "ptb" and predicts_marks(tokenizer)
+    if splitter != "ptb" or tokenizer.word_splitter != "ptb":
+        return False
+    return predicts_marks(tokenizer)
 
 
 def note_unknown(name: str, texts: Sequence[str], splitter: str, tokenizer: "ElmoTokenizer") -> None:
@@ -180,8 +182,10 @@ def note_unknown(name: str, texts: Sequence[str], splitter: str, tokenizer: "Elm
     is_better = unknown[other] < unknown[splitter]
     looks_resplit = splitter == "ptb" and looks_split(texts) and words[splitter] != words[other]
     is_resplit = looks_resplit and unknown[other] <= unknown[splitter]
-    is_raw = splitter == "whitespace" and Marks.of_texts(texts).are_attached and is_better
-    if not is_resplit and not is_raw and unknown[splitter] <= MOST_UNKNOWN:
+    looks_raw = splitter == "whitespace" and Marks.of_texts(texts).are_attached
+    is_raw = looks_raw and is_better
+    is_sound = unknown[splitter] <= MOST_UNKNOWN
+    if is_sound and not (is_resplit or is_raw):
         return
     looks = f"{name} looks split into words already. " if is_resplit else ""
     note = (

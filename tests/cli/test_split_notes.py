@@ -235,6 +235,13 @@ def test_an_example_of_attached_marks_is_the_longest_word_of_letters() -> None:
     assert Marks.of_texts(["1.2, 1.25, 1."]).example == "1.25,"
 
 
+def copy_with_language(source: Path, folder: Path, language: str) -> None:
+    """Copies a model, and gives it a card that names its language."""
+    shutil.copytree(source, folder)
+    (folder / "README.md").write_text("# A model\n", encoding="utf-8")
+    label_card(folder / "README.md", {"language": [language]})
+
+
 CHAINS = "MKVLTAAGIVGLLLAQWSWA\nMKKTAIAIAV\nS E Q W\n"
 
 
@@ -243,9 +250,7 @@ def test_a_model_of_proteins_notes_that_texts_are_not_split_into_residues(
     language: str, text: str, is_noted: bool, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(tiny_folder, "model")
-    Path("model/README.md").write_text("# A model\n", encoding="utf-8")
-    label_card(Path("model/README.md"), {"language": [language]})
+    copy_with_language(tiny_folder, Path("model"), language)
     Path("a.txt").write_text(text, encoding="utf-8")
     Path("a.fasta").write_text(">a\nMKVLTAAGIV\n", encoding="utf-8")
     result = run("embed", "model", "a.txt", "-o", "v.npz")
@@ -267,9 +272,7 @@ def test_a_model_of_proteins_notes_headers_that_are_read_as_sentences(
     text: str, has_headers: bool, language: str, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(tiny_folder, "model")
-    Path("model/README.md").write_text("# A model\n", encoding="utf-8")
-    label_card(Path("model/README.md"), {"language": [language]})
+    copy_with_language(tiny_folder, Path("model"), language)
     Path("a.txt").write_text(text, encoding="utf-8")
     note = (
         "Note: lines of the text begin with `>`, as headers of FASTA do, but each line was read as a sentence, and the "
